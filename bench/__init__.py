@@ -1,0 +1,1 @@
+"""Benchmarks; each writes bench/out/NAME.json."""

@@ -1,0 +1,1 @@
+"""Per-node agent: probes, judging, publishing."""

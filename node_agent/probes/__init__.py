@@ -1,0 +1,1 @@
+"""Probes: one file per source of evidence."""

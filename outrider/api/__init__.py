@@ -1,0 +1,1 @@
+"""Custom resources and the names Outrider puts on Kubernetes objects."""

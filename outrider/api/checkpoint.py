@@ -1,0 +1,24 @@
+"""The checkpoint request and its answers: annotation on pods, files in the pod's emptyDir."""
+
+from typing import Annotated
+
+import msgspec
+
+
+class CheckpointRequest(msgspec.Struct, frozen=True):
+    """Asks every rank of a job for a checkpoint. Annotation value and content of ckpt.request."""
+
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    reason: str
+    deadline_unix: Annotated[float, msgspec.Meta(description="seconds since 1970; answers after it are worthless")]
+
+
+class CheckpointDone(msgspec.Struct, frozen=True):
+    """One rank's answer, content of ckpt.done.RANK."""
+
+    id: str
+    rank: Annotated[int, msgspec.Meta(ge=0)]
+    step: Annotated[int, msgspec.Meta(ge=0)]
+    state: Annotated[str, msgspec.Meta(pattern="^(saved|no-writer|expired)$")]
+    checkpoint_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    path: str = ""

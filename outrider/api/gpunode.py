@@ -1,0 +1,135 @@
+"""GPUNode: the health of one node's GPUs. The agent of the node writes status; people write spec."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from outrider.api.meta import Condition, ObjectMeta, Resource, Timestamp
+from outrider.api.names import API_VERSION
+
+Score = Annotated[int, msgspec.Meta(ge=0, le=100, description="0 (do not use) to 100 (nothing known against it)")]
+
+
+class Mode(StrEnum):
+    """What people allow Outrider to do with the node."""
+
+    AUTO = "Auto"
+    PAUSED = "Paused"  # judged and shown, never acted on
+    QUARANTINED = "Quarantined"  # no new work, whatever the evidence
+
+
+class Verdict(StrEnum):
+    """What to do about the evidence, mildest first."""
+
+    NONE = "none"
+    WATCH = "watch"
+    NO_NEW_WORK = "no-new-work"
+    RESTART_APP = "restart-app"
+    RESET = "reset"
+    REBOOT = "reboot"
+    REPLACE = "replace"
+
+    @property
+    def rank(self) -> int:
+        """Position in order of severity, 0 for none."""
+        return list(Verdict).index(self)
+
+    @property
+    def hard(self) -> bool:
+        """True where the hardware can't be trusted with running work: reset, reboot or replace."""
+        return self in (Verdict.RESET, Verdict.REBOOT, Verdict.REPLACE)
+
+
+class Health(StrEnum):
+    """One-word state for people and printer columns."""
+
+    HEALTHY = "Healthy"
+    DEGRADED = "Degraded"
+    UNHEALTHY = "Unhealthy"
+    UNKNOWN = "Unknown"
+
+
+class SubjectKind(StrEnum):
+    """What a finding is about."""
+
+    GPU = "gpu"
+    LINK = "link"
+    NIC = "nic"
+    NODE = "node"
+
+
+class Finding(Resource, frozen=True, kw_only=True):
+    """Evidence with a code, kept whether or not the code is known."""
+
+    code: Annotated[str, msgspec.Meta(description="source/detail, such as xid/79 or nvlink/inactive")]
+    subject: SubjectKind = SubjectKind.NODE
+    subject_id: Annotated[str, msgspec.Meta(description="GPU UUID, UUID/link number, NIC name; empty for the node")] = (
+        ""
+    )
+    first_seen: Timestamp
+    last_seen: Timestamp
+    count: Annotated[int, msgspec.Meta(ge=1)] = 1
+    evidence: Annotated[str, msgspec.Meta(max_length=512, description="the line or reading that shows it")] = ""
+    verdict: Verdict = Verdict.NONE
+
+
+class GPU(Resource, frozen=True, kw_only=True):
+    """State of one GPU as last read."""
+
+    index: Annotated[int, msgspec.Meta(ge=0)]
+    uuid: str
+    serial: str = ""
+    pci_address: str = ""
+    model: str = ""
+    health: Health = Health.UNKNOWN
+    score: Score = 0
+    verdict: Verdict = Verdict.NONE
+
+
+class RankState(Resource, frozen=True, kw_only=True):
+    """What the in-pod beacon of one training rank last said."""
+
+    pod_uid: str
+    pod_name: str = ""
+    namespace: str = ""
+    rank: Annotated[int, msgspec.Meta(ge=0)]
+    step: Annotated[int, msgspec.Meta(ge=0)] = 0
+    checkpoint_step: Annotated[int, msgspec.Meta(ge=-1, description="last finished checkpoint; -1 if none")] = -1
+    acknowledged: Annotated[str, msgspec.Meta(description="id of the last checkpoint request answered")] = ""
+    acknowledged_state: Annotated[str, msgspec.Meta(description="saved, no-writer or expired")] = ""
+    observed_at: Timestamp
+
+
+class GPUNodeSpec(Resource, frozen=True, kw_only=True):
+    """Wishes of people about the node."""
+
+    mode: Mode = Mode.AUTO
+    reason: Annotated[str, msgspec.Meta(max_length=256, description="why the mode is not Auto")] = ""
+
+
+class GPUNodeStatus(Resource, frozen=True, kw_only=True):
+    """What the agent saw and concluded."""
+
+    health: Health = Health.UNKNOWN
+    score: Score = 0
+    verdict: Verdict = Verdict.NONE
+    reason: Annotated[str, msgspec.Meta(description="code of the finding that decided, empty when healthy")] = ""
+    message: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    gpus: list[GPU] = []
+    findings: Annotated[list[Finding], msgspec.Meta(max_length=128)] = []
+    ranks: Annotated[list[RankState], msgspec.Meta(max_length=256)] = []
+    boot_id: str = ""
+    driver_version: str = ""
+    observed_at: Timestamp | None = None
+    conditions: list[Condition] = []
+
+
+class GPUNode(Resource, frozen=True, kw_only=True):
+    """One node's GPUs; named as the node."""
+
+    metadata: ObjectMeta
+    spec: GPUNodeSpec = GPUNodeSpec()
+    status: GPUNodeStatus = msgspec.field(default_factory=GPUNodeStatus)
+    api_version: str = API_VERSION
+    kind: str = "GPUNode"

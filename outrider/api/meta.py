@@ -1,0 +1,53 @@
+"""Kubernetes metadata, in the fields that Outrider reads or writes."""
+
+from typing import Annotated
+
+import msgspec
+
+Timestamp = Annotated[str, msgspec.Meta(description="RFC 3339 time in UTC", extra={"format": "date-time"})]
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Base of all wire structs: immutable, camelCase names, absent fields left out, unknown fields ignored."""
+
+
+class OwnerReference(Resource, frozen=True, kw_only=True):
+    """Points from an object to its owner."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Resource, frozen=True, kw_only=True):
+    """The part of metadata that Outrider uses."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[OwnerReference] = []
+
+    def controller(self) -> OwnerReference | None:
+        """Return the owner that manages this object, if any."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class Condition(Resource, frozen=True, kw_only=True):
+    """One entry of status.conditions (KEP-1623)."""
+
+    type: str
+    status: Annotated[str, msgspec.Meta(pattern="^(True|False|Unknown)$")]
+    reason: str
+    message: str = ""
+    last_transition_time: Timestamp
+    observed_generation: int = 0

@@ -1,0 +1,56 @@
+"""Every name that Outrider puts on Kubernetes objects: each is spelled here and nowhere else.
+
+Keys live under ``outrider.dev``. Names that other projects own (GPU resource, topology labels) are in the
+modules that read them.
+"""
+
+from typing import Final
+
+GROUP: Final = "outrider.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+# Labels
+ENABLED_LABEL: Final = "outrider.dev/enabled"  # on a namespace: "true" switches Outrider on for its pods
+IGNORE_LABEL: Final = "outrider.dev/ignore"  # on a pod: "true" opts it out
+JOB_UID_LABEL: Final = "outrider.dev/job-uid"  # on a pod: UID of the job that owns its gang
+RACK_LABEL: Final = "outrider.dev/rack"  # on a node: the rack it stands in
+
+# Annotations on pods
+TRACEPARENT_ANNOTATION: Final = "outrider.dev/traceparent"  # W3C trace context of the job's trace
+CHECKPOINT_REQUEST_ANNOTATION: Final = "outrider.dev/checkpoint-request"  # CheckpointRequest as JSON
+INJECTED_ANNOTATION: Final = "outrider.dev/injected"  # version of the webhook that changed the pod
+WHY_ANNOTATION: Final = "outrider.dev/why"  # why the pod waits, or where it was planned, in plain words
+
+# Scheduling
+SCHEDULER_NAME: Final = "outrider-scheduler"
+GANG_GATE: Final = "outrider.dev/gang"  # scheduling gate, lifted by the planner once the whole gang is planned
+
+# Node taint and condition
+UNHEALTHY_TAINT: Final = "outrider.dev/unhealthy"  # NoSchedule; value: reason of the verdict
+GPU_CONDITION: Final = "GPUHealthy"
+
+# Field managers: who wrote a field, seen in managedFields
+AGENT_MANAGER: Final = "outrider-node-agent"
+PLANNER_MANAGER: Final = "outrider-planner"
+WEBHOOK_MANAGER: Final = "outrider-webhook"
+REMEDIATION_MANAGER: Final = "outrider-remediation"
+HOOKS_MANAGER: Final = "outrider-hooks"
+
+# Leases
+PLANNER_LEASE: Final = "outrider-planner"
+REMEDIATION_LEASE: Final = "outrider-remediation"
+WEBHOOK_LEASE: Final = "outrider-webhook"
+
+# Objects of the chart that components look up
+WEBHOOK_CONFIGURATION: Final = "outrider-webhook"
+WEBHOOK_SERVICE: Final = "outrider-webhook"
+WEBHOOK_SECRET: Final = "outrider-webhook-tls"  # noqa: S105 - the name of a Secret, not a secret
+
+# The in-pod contract: one emptyDir shared by the pod's containers and read by the node agent
+INPOD_VOLUME: Final = "outrider"
+INPOD_DIR: Final = "/outrider"
+INPOD_INIT_CONTAINER: Final = "outrider-inpod"
+CHECKPOINT_REQUEST_FILE: Final = "ckpt.request"
+CHECKPOINT_DONE_PREFIX: Final = "ckpt.done."  # then the rank
+RANK_FILE_PREFIX: Final = "rank."  # then the rank

@@ -1,0 +1,44 @@
+"""Reasons and states shown to users: PascalCase for conditions and events, few and stable.
+
+FailedNodes texts are counted by kube-scheduler when identical, so they carry no per-node numbers and stay short
+(extender/v1: equal texts are grouped into "N node(s) TEXT", cut at 1,024 bytes in all).
+"""
+
+from typing import Final
+
+# Node condition GPUHealthy
+HEALTHY: Final = "Healthy"
+DEGRADED: Final = "Degraded"
+UNHEALTHY: Final = "Unhealthy"
+MONITOR_BLIND: Final = "MonitorBlind"
+
+# Events
+GPU_UNHEALTHY: Final = "GPUUnhealthy"
+GPU_RECOVERED: Final = "GPURecovered"
+NODE_TAINTED: Final = "NodeTainted"
+NODE_UNTAINTED: Final = "NodeUntainted"
+GANG_PLANNED: Final = "GangPlanned"
+GANG_WAITING: Final = "GangWaiting"
+RANK_REPLACED: Final = "RankReplaced"
+REMEDIATION_STARTED: Final = "RemediationStarted"
+CHECKPOINT_REQUESTED: Final = "CheckpointRequested"
+CHECKPOINT_ACKNOWLEDGED: Final = "CheckpointAcknowledged"
+CHECKPOINT_EXPIRED: Final = "CheckpointExpired"
+RANK_MOVED: Final = "RankMoved"
+TRAINING_RESUMED: Final = "TrainingResumed"
+WOULD_ACT: Final = "WouldAct"  # dryRun: the event says what enforce would have done
+INVALID_SPEC: Final = "InvalidSpec"  # a hand-edited object that cannot be understood; it is ignored
+
+# FailedNodes: why the extender drops a node
+NODE_UNHEALTHY: Final = "GPU hardware unhealthy"
+NODE_UNKNOWN_HEALTH: Final = "GPU health unknown"
+NODE_QUARANTINED: Final = "node quarantined by an administrator"
+NODE_RESERVED: Final = "reserved for another gang"
+NODE_NOT_PLANNED: Final = "not in the gang's placement"
+NODE_NOT_SEEN: Final = "node not yet seen by Outrider"
+GANG_NOT_PLANNED: Final = "gang not planned yet"
+NODE_NO_GPU: Final = "not enough free GPUs"
+
+# Conditions of Outrider's own resources
+READY: Final = "Ready"
+ACCEPTED: Final = "Accepted"

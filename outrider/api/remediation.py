@@ -1,0 +1,101 @@
+"""Remediation: one episode on one node. Written by the controller; people approve or cancel by spec."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from outrider.api.meta import Condition, ObjectMeta, Resource, Timestamp
+from outrider.api.names import API_VERSION
+
+
+class ActionMode(StrEnum):
+    """How far remediation goes."""
+
+    OBSERVE = "observe"  # records the episode, changes nothing
+    DRY_RUN = "dryRun"  # as observe, and events say what enforce would do
+    ENFORCE = "enforce"
+
+
+class StepName(StrEnum):
+    """Rungs of the ladder, in order."""
+
+    ISOLATE = "isolate"
+    CHECKPOINT = "checkpoint"
+    MOVE = "move"
+    RESUME = "resume"
+
+
+class StepState(StrEnum):
+    """Outcome of one rung."""
+
+    RUNNING = "Running"
+    DONE = "Done"
+    EXPIRED = "Expired"  # its bounded wait ended; the ladder goes on
+    SKIPPED = "Skipped"
+
+
+class Phase(StrEnum):
+    """State of the whole episode."""
+
+    OPEN = "Open"
+    ISOLATED = "Isolated"  # all jobs moved; the node stays tainted until it is repaired
+    CANCELLED = "Cancelled"
+    RESOLVED = "Resolved"  # the evidence is gone
+
+
+class Step(Resource, frozen=True, kw_only=True):
+    """One rung with its times and proof."""
+
+    name: StepName
+    state: StepState
+    started_at: Timestamp
+    finished_at: Timestamp | None = None
+    proof: Annotated[str, msgspec.Meta(max_length=512, description="what shows that the rung did its work")] = ""
+
+
+class AffectedJob(Resource, frozen=True, kw_only=True):
+    """A job with ranks on the sick node."""
+
+    namespace: str
+    name: str
+    uid: str
+    pods: Annotated[list[str], msgspec.Meta(description="names of its pods on the node when the episode began")] = []
+    pod_uids: Annotated[list[str], msgspec.Meta(description="their UIDs, in the same order")] = []
+    ranks: list[int] = []
+    checkpoint_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    resumed_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    traceparent: str = ""
+
+
+class RemediationSpec(Resource, frozen=True, kw_only=True):
+    """Cause of the episode, and a person's word on it."""
+
+    node: str
+    cause: Annotated[str, msgspec.Meta(description="code of the deciding finding, such as xid/79")]
+    subject_id: str = ""
+    boot_id: str = ""
+    cancel: Annotated[bool, msgspec.Meta(description="true stops the episode before its next rung")] = False
+
+
+class RemediationStatus(Resource, frozen=True, kw_only=True):
+    """Progress of the episode."""
+
+    phase: Phase = Phase.OPEN
+    mode: ActionMode = ActionMode.OBSERVE
+    steps: list[Step] = []
+    jobs: list[AffectedJob] = []
+    message: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    checkpoint_request: Annotated[str, msgspec.Meta(description="id of the request sent to all ranks")] = ""
+    checkpoint_deadline: Timestamp | None = None
+    conditions: list[Condition] = []
+
+
+class Remediation(Resource, frozen=True, kw_only=True):
+    """One remediation episode."""
+
+    metadata: ObjectMeta
+    spec: RemediationSpec
+    status: RemediationStatus = msgspec.field(default_factory=RemediationStatus)
+    api_version: str = API_VERSION
+    kind: str = "Remediation"

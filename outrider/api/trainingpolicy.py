@@ -1,0 +1,53 @@
+"""TrainingPolicy: which training pods get which settings. Written by people."""
+
+from typing import Annotated
+
+import msgspec
+
+from outrider.api.meta import Condition, ObjectMeta, Resource
+from outrider.api.names import API_VERSION
+
+
+class Checkpoint(Resource, frozen=True, kw_only=True):
+    """Bounds of a checkpoint on request."""
+
+    grace_seconds: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=600, description="longest wait for a requested checkpoint"),
+    ] = 60
+
+
+class Elastic(Resource, frozen=True, kw_only=True):
+    """torchrun settings injected where the user set none."""
+
+    max_restarts: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 100
+    keep_alive_interval_seconds: Annotated[int, msgspec.Meta(ge=1, le=60)] = 1
+    keep_alive_max_attempt: Annotated[int, msgspec.Meta(ge=1, le=60)] = 5
+    last_call_timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=600)] = 5
+
+
+class TrainingPolicySpec(Resource, frozen=True, kw_only=True):
+    """Selection and settings. The policy with the most selector labels that match wins; then the lowest name."""
+
+    selector: Annotated[dict[str, str], msgspec.Meta(description="labels a pod must carry; empty: all")] = {}
+    namespaces: Annotated[list[str], msgspec.Meta(description="namespaces it holds in; empty: every enabled one")] = []
+    inject: Annotated[bool, msgspec.Meta(description="false leaves matching pods untouched")] = True
+    spares: Annotated[int, msgspec.Meta(ge=0, le=64, description="spare nodes named for each gang")] = 1
+    checkpoint: Checkpoint = Checkpoint()
+    elastic: Elastic = Elastic()
+
+
+class TrainingPolicyStatus(Resource, frozen=True, kw_only=True):
+    """Whether the policy was understood."""
+
+    conditions: list[Condition] = []
+
+
+class TrainingPolicy(Resource, frozen=True, kw_only=True):
+    """Settings for the training pods that it selects."""
+
+    metadata: ObjectMeta
+    spec: TrainingPolicySpec = TrainingPolicySpec()
+    status: TrainingPolicyStatus = msgspec.field(default_factory=TrainingPolicyStatus)
+    api_version: str = API_VERSION
+    kind: str = "TrainingPolicy"

@@ -1,0 +1,1 @@
+"""Findings, verdicts and scores: pure judgement of hardware evidence."""

@@ -1,0 +1,1 @@
+"""Access to the Kubernetes API: transport, client, informer, leader election, events."""

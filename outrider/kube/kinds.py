@@ -1,0 +1,46 @@
+"""The kinds that Outrider reads and writes: their REST paths and the structs they decode to."""
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from outrider.api.core import Job, Node, Pod, PyTorchJob
+from outrider.api.gangplacement import GangPlacement
+from outrider.api.gpunode import GPUNode
+from outrider.api.meta import Resource
+from outrider.api.names import GROUP, VERSION
+from outrider.api.remediation import Remediation
+from outrider.api.trainingpolicy import TrainingPolicy
+
+T = TypeVar("T", bound=Resource)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """A REST resource and the struct that its objects decode to."""
+
+    struct: type[T]
+    plural: str
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the URL path of a collection, an object or its subresource.
+
+        Raises ValueError where an object of a namespaced kind is named without its namespace.
+        """
+        if name and self.namespaced and not namespace:
+            raise ValueError(f"{self.plural}/{name}: a namespaced object needs its namespace")
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
+        return "/".join(part for part in (f"{root}{scope}/{self.plural}", name, subresource) if part)
+
+
+PODS: Final = Kind(Pod, "pods")
+NODES: Final = Kind(Node, "nodes", namespaced=False)
+JOBS: Final = Kind(Job, "jobs", group="batch")
+PYTORCHJOBS: Final = Kind(PyTorchJob, "pytorchjobs", group="kubeflow.org")
+GPUNODES: Final = Kind(GPUNode, "gpunodes", group=GROUP, version=VERSION, namespaced=False)
+GANGPLACEMENTS: Final = Kind(GangPlacement, "gangplacements", group=GROUP, version=VERSION)
+REMEDIATIONS: Final = Kind(Remediation, "remediations", group=GROUP, version=VERSION, namespaced=False)
+TRAININGPOLICIES: Final = Kind(TrainingPolicy, "trainingpolicies", group=GROUP, version=VERSION, namespaced=False)

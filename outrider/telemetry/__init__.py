@@ -1,0 +1,1 @@
+"""Traces, metrics and logs, set up alike in every component."""

@@ -1,0 +1,1 @@
+"""Network topology of nodes: levels, domains, distances. Pure."""

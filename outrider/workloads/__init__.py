@@ -1,0 +1,1 @@
+"""From pods to jobs, gangs and ranks. Pure."""

@@ -1,0 +1,1 @@
+"""Controller that moves jobs off sick hardware and repairs it."""

@@ -1,0 +1,1 @@
+"""Scheduler extender and gang planner."""

@@ -1,0 +1,1 @@
+"""A real local Kubernetes with simulated GPUs, for tests and the demo."""

@@ -1,0 +1,1 @@
+"""Repository tooling: generators and their checks."""

@@ -1,0 +1,1 @@
+"""Mutating admission for training pods."""
