@@ -79,7 +79,7 @@ class Client(Protocol):
         ...
 
     async def patch(
-        self, kind: Kind[T], name: str, body: Any, type: PatchType, namespace: str = "", subresource: str = ""
+        self, kind: Kind[T], name: str, body: Any, patch_type: PatchType, namespace: str = "", subresource: str = ""
     ) -> T:
         """Patch an object; conditional where the body holds metadata.resourceVersion or a JSON-patch test."""
         ...
