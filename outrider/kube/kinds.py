@@ -1,17 +1,29 @@
 """The kinds that Outrider reads and writes: their REST paths and the structs they decode to."""
 
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
+from outrider.api.coordination import Lease
 from outrider.api.core import Job, Node, Pod, PyTorchJob
+from outrider.api.event import Event
 from outrider.api.gangplacement import GangPlacement
 from outrider.api.gpunode import GPUNode
-from outrider.api.meta import Resource
+from outrider.api.meta import ObjectMeta
 from outrider.api.names import GROUP, VERSION
 from outrider.api.remediation import Remediation
 from outrider.api.trainingpolicy import TrainingPolicy
 
-T = TypeVar("T", bound=Resource)
+
+class Object(Protocol):
+    """Anything with Kubernetes metadata."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Name, namespace, UID and version."""
+        ...
+
+
+T = TypeVar("T", bound=Object)
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,8 @@ class Kind(Generic[T]):
 
 PODS: Final = Kind(Pod, "pods")
 NODES: Final = Kind(Node, "nodes", namespaced=False)
+LEASES: Final = Kind(Lease, "leases", group="coordination.k8s.io")
+EVENTS: Final = Kind(Event, "events")
 JOBS: Final = Kind(Job, "jobs", group="batch")
 PYTORCHJOBS: Final = Kind(PyTorchJob, "pytorchjobs", group="kubeflow.org")
 GPUNODES: Final = Kind(GPUNode, "gpunodes", group=GROUP, version=VERSION, namespaced=False)

@@ -1,0 +1,69 @@
+"""Traces: one per job incident. The context travels as a W3C traceparent in a pod annotation, never by HTTP headers."""
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from opentelemetry import trace
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_SCHEDULE_DELAY_MILLIS: Final = 1000
+_EXPORT_TIMEOUT_SECONDS: Final = 3.0  # bounds what a dead collector may add to the shutdown
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+
+
+def setup(service: str) -> None:
+    """Export spans by OTLP over HTTP to OTEL_EXPORTER_OTLP_ENDPOINT; without it spans cost nothing and go nowhere.
+
+    A background thread exports in batches, so no caller ever waits for the collector; what does not fit is dropped.
+    """
+    if not os.environ.get(_ENDPOINT):
+        return
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    provider = TracerProvider(resource=Resource.create({SERVICE_NAME: service}))
+    exporter = OTLPSpanExporter(timeout=_EXPORT_TIMEOUT_SECONDS)
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=_SCHEDULE_DELAY_MILLIS))
+    trace.set_tracer_provider(provider)
+
+
+@contextmanager
+def span(name: str, traceparent: str = "", **attributes: str | int | float | bool) -> Iterator[trace.Span]:
+    """Run the block in a span: child of ``traceparent`` where that is valid, else of the current span, else a root.
+
+    An exception that leaves the block is recorded on the span and goes on.
+    """
+    parent = _PROPAGATOR.extract({"traceparent": traceparent}) if traceparent else None
+    tracer = trace.get_tracer("outrider")
+    with tracer.start_as_current_span(name, context=parent, attributes=attributes) as started:
+        yield started
+
+
+def job_traceparent(uid: str) -> str:
+    """Return the trace context of the job with this UID: the same in every component, with no state shared.
+
+    The UID's 128 bits are the trace ID, its first half the ID of the (never exported) parent span.
+    """
+    trace_id = _hex(uid)
+    return f"00-{trace_id}-{trace_id[:16]}-01"
+
+
+def current_traceparent() -> str:
+    """Return the context of the current span as W3C traceparent, empty outside a span."""
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier)
+    return carrier.get("traceparent", "")
+
+
+def _hex(uid: str) -> str:
+    try:
+        return uuid.UUID(uid).hex
+    except ValueError:  # not every owner's UID is a UUID: any stable 128 bits will do
+        return hashlib.sha256(uid.encode()).hexdigest()[:32]
