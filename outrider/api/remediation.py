@@ -62,7 +62,11 @@ class AffectedJob(Resource, frozen=True, kw_only=True):
     uid: str
     pods: Annotated[list[str], msgspec.Meta(description="names of its pods on the node when the episode began")] = []
     pod_uids: Annotated[list[str], msgspec.Meta(description="their UIDs, in the same order")] = []
-    ranks: list[int] = []
+    ranks: Annotated[list[int], msgspec.Meta(description="their ranks, in the same order; -1 where unknown")] = []
+    checkpoint_request: Annotated[
+        str, msgspec.Meta(description="id of the request its ranks answer; another episode's where that one came first")
+    ] = ""
+    reports_steps: Annotated[bool, msgspec.Meta(description="its ranks report steps through the in-pod contract")] = False
     checkpoint_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
     resumed_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
     traceparent: str = ""
