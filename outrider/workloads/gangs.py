@@ -1,0 +1,79 @@
+"""From a pod to the job that owns its gang, its rank in it, and the gang's size."""
+
+from typing import Final
+
+import msgspec
+
+from outrider.api.core import Job, Pod, PyTorchJob
+from outrider.api.meta import OwnerReference
+
+# Labels and annotations of the job controllers (batch/v1 Job; training-operator).
+_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
+_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
+
+# Kinds alone do not tell: Volcano's job kind is also called Job.
+_GANG_KINDS: Final = {("batch", "Job"), ("kubeflow.org", "PyTorchJob")}
+
+
+class Size(msgspec.Struct, frozen=True):
+    """Pods of a gang that must run together; ``pods`` is 0 where ``unknown`` says why it can't be told."""
+
+    pods: int
+    unknown: str = ""
+
+
+def gang_of(pod: Pod) -> OwnerReference | None:
+    """Return the job (batch Job or PyTorchJob) that controls the pod, or None for a pod on its own."""
+    owner = pod.metadata.controller()
+    if owner is None or (owner.api_version.partition("/")[0], owner.kind) not in _GANG_KINDS:
+        return None
+    return owner
+
+
+def rank_of(pod: Pod, owner: Job | PyTorchJob | None = None) -> int | None:
+    """Return the pod's place in its gang, None where its controller numbers no pods (a Job that is not Indexed).
+
+    A PyTorchJob's Master comes first and its workers follow, as training-operator sets RANK; without the owner at
+    hand one Master is assumed. A number that is no number is treated as absent.
+    """
+    meta = pod.metadata
+    index = _number(meta.labels.get(_COMPLETION_INDEX) or meta.annotations.get(_COMPLETION_INDEX))
+    if index is not None:
+        return index
+    replica = _number(meta.labels.get(_REPLICA_INDEX))
+    if replica is None:
+        return None
+    return replica + (0 if meta.labels.get(_REPLICA_TYPE, "").lower() == "master" else _masters(owner))
+
+
+def size_of(owner: Job | PyTorchJob | None) -> Size:
+    """Return how many pods of the job run together.
+
+    Job: min(parallelism, completions), where absent parallelism is 1 and absent completions set no bound. PyTorchJob:
+    the sum of its roles' replicas, 1 for a role that names none.
+    """
+    if owner is None:
+        return Size(0, "the job that owns the pod is not known yet")
+    pods = _job_pods(owner) if isinstance(owner, Job) else _replicas(owner)
+    return Size(pods) if pods > 0 else Size(0, "the job asks for no pods")
+
+
+def _job_pods(job: Job) -> int:
+    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    return parallelism if job.spec.completions is None else min(parallelism, job.spec.completions)
+
+
+def _replicas(job: PyTorchJob) -> int:
+    roles = job.spec.pytorch_replica_specs.values()
+    return sum(1 if role.replicas is None else role.replicas for role in roles)
+
+
+def _masters(owner: Job | PyTorchJob | None) -> int:
+    if not isinstance(owner, PyTorchJob):
+        return 1
+    return sum(name.lower() == "master" for name in owner.spec.pytorch_replica_specs)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and len(text) < 10 and text.isascii() and text.isdigit() else None
