@@ -27,6 +27,7 @@ CHECKPOINT_EXPIRED: Final = "CheckpointExpired"
 RANK_MOVED: Final = "RankMoved"
 TRAINING_RESUMED: Final = "TrainingResumed"
 WOULD_ACT: Final = "WouldAct"  # dryRun: the event says what enforce would have done
+UNINSTALLED: Final = "OutriderUninstalled"  # the pod waits for a scheduler that is gone
 INVALID_SPEC: Final = "InvalidSpec"  # a hand-edited object that cannot be understood; it is ignored
 
 # FailedNodes: why the extender drops a node

@@ -1,0 +1,56 @@
+# `make` alone prints the targets. Every step says what it does and how long it took.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-more bench-demo generate verify lint docs clean
+
+UV_VERSION := 0.13.9
+SETUP := .venv/.outrider-setup
+BIN := .venv/bin
+STEP := @tools/step
+SOURCES := outrider scheduler_plugin webhook node_agent remediation inpod testbed bench tools tests
+# Exit code 5 of pytest means that it ran no test; it passes through and fails the target.
+PYTEST := $(BIN)/python -m pytest --durations=10
+
+help: ## Print these targets
+	@echo "Outrider keeps GPU training on Kubernetes running through bad hardware."
+	@echo
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
+
+setup: $(SETUP) ## Make .venv from the lock file
+
+$(SETUP): pyproject.toml uv.lock tools/bootstrap
+	$(STEP) "Python environment from uv.lock" tools/bootstrap $(UV_VERSION)
+
+demo: $(SETUP) ## Lose a GPU under a real training job on a local Kubernetes, and watch it go on
+	$(STEP) "Demo" $(BIN)/python -m testbed.demo.demo
+
+test: lint ## Lint, types and all tests but the long ones
+	$(STEP) "Unit and chart tests" $(PYTEST) -m "not control_plane and not cluster and not slow"
+	$(STEP) "Tests on a real control plane" $(PYTEST) -m "control_plane and not cluster and not slow"
+	$(STEP) "Scenario tests on real nodes" $(PYTEST) -m "cluster and not slow"
+
+test-more: $(SETUP) ## The long tests
+	$(STEP) "Long tests" $(PYTEST) -m slow
+
+lint: $(SETUP) ## Formatting, lint, types, import rules, spelling
+	$(STEP) "ruff check" $(BIN)/ruff check $(SOURCES)
+	$(STEP) "ruff format" $(BIN)/ruff format --check $(SOURCES)
+	$(STEP) "mypy --strict" $(BIN)/mypy
+	$(STEP) "import rules" $(BIN)/lint-imports
+	$(STEP) "spelling" $(BIN)/codespell $(SOURCES) charts docs README.md CHANGELOG.md CONTRIBUTING.md Makefile
+
+generate: $(SETUP) ## Write generated files: CRDs, reference pages
+	$(STEP) "Custom resource definitions" $(BIN)/python -m tools.crds
+	$(STEP) "Chart values reference" $(BIN)/python -m tools.values_docs
+
+verify: generate ## Fail where generated files differ from the committed ones
+	$(STEP) "Generated files are committed" git diff --exit-code -- charts/outrider/files/crds docs/reference
+
+bench-demo: $(SETUP) ## Figures of the demo: bench/out/demo.json and a table
+	$(STEP) "Demo bench" $(BIN)/python -m bench.demo
+
+docs: $(SETUP) ## Build the documentation site into site/
+	$(STEP) "Documentation" $(BIN)/zensical build
+
+clean: $(SETUP) ## Stop all testbeds; remove caches, the environment and build results
+	$(STEP) "Clean" tools/clean
