@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 from aiohttp import web
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # ships no type information
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -117,7 +117,7 @@ def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
     return {pair.key: _value(pair.value) for pair in pairs}
 
 
-def _value(value: AnyValue) -> Any:  # noqa: ANN401 - an attribute is any JSON value
+def _value(value: AnyValue) -> Any:
     kind = value.WhichOneof("value")
     if kind == "array_value":
         return [_value(each) for each in value.array_value.values]
