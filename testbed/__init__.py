@@ -1,1 +1,1 @@
-"""A real local Kubernetes with simulated GPUs, for tests and the demo."""
+"""A real Kubernetes on one machine, for the tests, the benchmarks and the demo."""

@@ -1,0 +1,7 @@
+"""Entry of `python -m testbed`."""
+
+import sys
+
+from testbed.cli import main
+
+sys.exit(main())

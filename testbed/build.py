@@ -1,0 +1,76 @@
+"""Build the pinned programs into the cache, each once per version and flags."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from testbed import locks, versions
+from testbed.errors import MissingPrerequisiteError, TestbedError
+from testbed.paths import cache_dir
+from testbed.say import Say, step
+from testbed.toolchain import MODULES, find_go
+from testbed.versions import Build
+
+_GOFLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
+
+
+def folder(build: Build) -> Path:
+    """Cache folder of a build's programs: any change of module, version or flags gives another one."""
+    digest = hashlib.sha256(repr((build, _GOFLAGS)).encode())
+    for file in sorted((MODULES / build.module).iterdir()):
+        digest.update(file.read_bytes())
+    return cache_dir() / "bin" / f"{build.module}-{build.version}-{digest.hexdigest()[:12]}"
+
+
+def program(name: str) -> Path:
+    """Path of a built program.
+
+    Raises:
+        MissingPrerequisiteError: it has not been built yet.
+    """
+    path = next(folder(b) / name for b in versions.ALL if name in b.programs.values())
+    if path.exists():
+        return path
+    message = f"{name} is not built yet: run `python -m testbed build`"
+    raise MissingPrerequisiteError(message)
+
+
+def build_all(builds: Iterable[Build], say: Say) -> None:
+    """Build what the cache lacks, saying what is cached and how long the rest took.
+
+    Raises:
+        TestbedError: a build failed; the message ends with the compiler's words.
+        MissingPrerequisiteError: no Go toolchain, or no C compiler where one is needed.
+    """
+    for build in builds:
+        if folder(build).exists():
+            say(f"{_title(build)}: cached")
+            continue
+        with locks.waiting(cache_dir() / "build.lock"), step(say, _title(build), "built"):
+            if not folder(build).exists():
+                _build(build, find_go(say))
+
+
+def _title(build: Build) -> str:
+    return f"{' '.join(build.programs.values())} {build.version}"
+
+
+def _build(build: Build, go: Path) -> None:
+    if build.cgo and not shutil.which("gcc"):
+        message = "gcc is missing: install it with `apt-get install gcc libc6-dev`"
+        raise MissingPrerequisiteError(message)
+    target = folder(build)
+    partial = target.with_name(target.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    output = partial / build.module if build.packages == (".",) else f"{partial}/"
+    command = [go, "build", *_GOFLAGS, "-tags", build.tags, "-ldflags", build.ldflags, "-o", output, *build.packages]
+    env = os.environ | {"CGO_ENABLED": str(int(build.cgo)), "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    done = subprocess.run(command, cwd=MODULES / build.module, env=env, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        message = f"building {build.module} {build.version} failed:\n{done.stderr.strip()[-3000:]}"
+        raise TestbedError(message)
+    partial.rename(target)

@@ -1,0 +1,123 @@
+"""Bring a whole testbed up and down: the interface for the command line and for pytest fixtures."""
+
+import contextlib
+from collections.abc import Iterator
+
+import msgspec
+
+from testbed import (
+    build,
+    cleanup,
+    control_plane,
+    kwok,
+    labels,
+    locks,
+    node,
+    packages,
+    processes,
+    services,
+    state,
+    versions,
+)
+from testbed.errors import MissingPrerequisiteError
+from testbed.paths import ROOT, check_name, state_root
+from testbed.say import Say, silent, step
+from testbed.state import State
+
+
+def build_programs(nodes: int, say: Say) -> None:
+    """Build what a testbed with that many real nodes needs, and install its system packages."""
+    if nodes:
+        packages.ensure(say)
+    builds = versions.CONTROL_PLANE + (versions.NODES if nodes else ())
+    build.build_all(builds, say)
+
+
+def up(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h100", say: Say = silent) -> State:
+    """Bring a testbed up, or bring one that is up to that many nodes, starting nodes that are powered off.
+
+    What a killed command left behind is removed first.
+
+    Raises:
+        MissingPrerequisiteError: real nodes are asked for without root, or a program is missing.
+        BusyError: another command works on this testbed.
+        TestbedError: something did not start; the message says what, and its last log lines.
+    """
+    _check_rights(nodes)
+    labels.profile(profile)
+    build_programs(nodes, say)
+    with _lock(name):
+        current = _reusable(name, profile)
+        if current is None:
+            _clean(name, say)
+            current = state.claim(name, profile)
+            services.prepare_host(current)
+            control_plane.up(current, say)
+        return _grow(current, nodes, kwok_nodes, say)
+
+
+def down(name: str, say: Say = silent) -> None:
+    """Remove a testbed and everything that it left on the machine; fine if there is none.
+
+    Raises:
+        BusyError: another command works on this testbed.
+    """
+    with _lock(check_name(name)), step(say, f"testbed {name}", "removed"):
+        cleanup.remove(name)
+
+
+@contextlib.contextmanager
+def temporary(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h100") -> Iterator[State]:
+    """A new testbed for the length of a with block; one of that name is removed first."""
+    down(name)
+    try:
+        yield up(name, nodes, kwok_nodes, profile)
+    finally:
+        down(name)
+
+
+def _grow(current: State, nodes: int, kwok_nodes: int, say: Say) -> State:
+    """Add the nodes that are missing; the state is saved before each so that `down` knows of them."""
+    if nodes or current.nodes:
+        services.start_for_nodes(current)
+        current = _saved(current, nodes=max(nodes, current.nodes))
+        with step(say, f"{current.nodes} real nodes", "Ready"):
+            node.up(current)
+    if kwok_nodes or current.kwok:
+        first, current = current.kwok, _saved(current, kwok=max(kwok_nodes, current.kwok))
+        kwok.up(current, first, current.kwok, say)
+    return current
+
+
+def _saved(current: State, **changes: int) -> State:
+    changed = msgspec.structs.replace(current, **changes)
+    state.save(changed)
+    return changed
+
+
+def _reusable(name: str, profile: str) -> State | None:
+    """State of a testbed whose control plane runs and whose profile fits."""
+    current = state.load(name)
+    if current is None or current.profile != profile:
+        return None
+    running = all(processes.find(current, p) for p in control_plane.PROGRAMS)
+    return current if running and control_plane.is_ready(current) else None
+
+
+def _clean(name: str, say: Say) -> None:
+    if state.load(name) or any(processes.of_testbed(name)) or state.state_dir(name).exists():
+        with step(say, f"leftovers of testbed {name}", "removed"):
+            cleanup.remove(name)
+
+
+def _check_rights(nodes: int) -> None:
+    if nodes and not ROOT:
+        message = (
+            "real nodes need root (namespaces, mounts, cgroups): run the command with sudo,"
+            " or use simulated nodes only: `python -m testbed up --nodes 0 --kwok 50`"
+        )
+        raise MissingPrerequisiteError(message)
+
+
+def _lock(name: str) -> contextlib.AbstractContextManager[None]:
+    return locks.exclusive(state_root() / f"{check_name(name)}.lock", f"testbed {name}")
