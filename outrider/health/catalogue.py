@@ -1,0 +1,143 @@
+"""The fault catalogue: what a code means, what to do about it, how much of the score it costs."""
+
+from enum import StrEnum
+from importlib import resources
+from typing import Annotated, Any, Final
+
+import msgspec
+import yaml
+
+from outrider.api.gpunode import Verdict
+
+RECOVERY_PREFIX: Final = "recovery/"  # NVML's reading of the driver's recovery action; the number follows
+XID_RECOVERY_PREFIX: Final = "xid/154."  # the same from the kernel's Xid 154 line
+XID_PREFIX: Final = "xid/"
+
+
+class CatalogueError(ValueError):
+    """The catalogue contradicts itself or its schema; the text names the row and the field."""
+
+
+class Clears(StrEnum):
+    """How a finding ends."""
+
+    BOOT = "boot"
+    RECOVERY = "recovery"
+    TIME = "time"
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row: the judgement of one code."""
+
+    meaning: Annotated[str, msgspec.Meta(min_length=1)]
+    verdict: Verdict
+    weight: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    clears: Clears
+    source: Annotated[str, msgspec.Meta(min_length=1)]
+    advice: Annotated[str, msgspec.Meta(min_length=1)]
+    half_life_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    decided_by: list[str] = []
+    settle_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    blind: bool = False
+    firm: bool = False
+    """Firm advice of the driver: it replaces the verdict of the code table for its GPU."""
+
+
+class _Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    meaning: str
+    verdict: Verdict
+    weight: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    firm: bool
+    advice: str
+
+    def fault(self, clears: Clears) -> Fault:
+        return Fault(
+            meaning=self.meaning,
+            verdict=self.verdict,
+            weight=self.weight,
+            clears=clears,
+            source="nvml",
+            advice=self.advice,
+            firm=self.firm,
+        )
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    unknown: Fault
+    faults: dict[str, Fault]
+    recovery_actions: dict[str, _Action]
+
+
+class Catalogue:
+    """Looks codes up; every code has an answer."""
+
+    def __init__(self, document: _Document) -> None:
+        self._rows = dict(document.faults)
+        self._unknown = document.unknown
+        for number, action in document.recovery_actions.items():
+            self._rows[f"{RECOVERY_PREFIX}{number}"] = action.fault(Clears.RECOVERY)
+            self._rows[f"{XID_RECOVERY_PREFIX}{number}"] = action.fault(Clears.BOOT)
+
+    def __contains__(self, code: str) -> bool:
+        return code in self._rows
+
+    @property
+    def codes(self) -> list[str]:
+        """All listed codes, sorted."""
+        return sorted(self._rows)
+
+    def of(self, code: str) -> Fault:
+        """Return the row of a code; of an unlisted one the row for its family."""
+        row = self._rows.get(code)
+        if row is not None:
+            return row
+        for prefix in (RECOVERY_PREFIX, XID_RECOVERY_PREFIX):
+            if code.startswith(prefix):
+                return self._rows[f"{prefix}other"]
+        return self._unknown
+
+
+def parse(text: str) -> Catalogue:
+    """Return the catalogue of a YAML text. Raises CatalogueError."""
+    try:
+        raw: Any = yaml.safe_load(text)
+        document = msgspec.convert(_text_keys(raw), _Document)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise CatalogueError(f"fault catalogue: {error}") from error
+    _check(document)
+    return Catalogue(document)
+
+
+def load() -> Catalogue:
+    """Return the catalogue that comes with Outrider."""
+    return parse(resources.files(__package__).joinpath("faults.yaml").read_text("utf-8"))
+
+
+def _text_keys(raw: Any) -> Any:
+    if isinstance(raw, dict) and isinstance(raw.get("recovery_actions"), dict):
+        return {**raw, "recovery_actions": {str(key): row for key, row in raw["recovery_actions"].items()}}
+    return raw
+
+
+def _check(document: _Document) -> None:
+    if document.version != 1:
+        raise CatalogueError(f"fault catalogue: version {document.version} is not known, only 1")
+    if document.unknown.verdict not in (Verdict.NONE, Verdict.WATCH):
+        raise CatalogueError("fault catalogue: unknown: an unknown code must not lead to action")
+    if "other" not in document.recovery_actions:
+        raise CatalogueError("fault catalogue: recovery_actions: the row 'other' is missing")
+    for code, fault in {**document.faults, "unknown": document.unknown}.items():
+        _check_row(code, fault, document)
+
+
+def _check_row(code: str, fault: Fault, document: _Document) -> None:
+    if (fault.clears is Clears.TIME) != (fault.half_life_seconds is not None):
+        raise CatalogueError(f"fault catalogue: {code}: half_life_seconds goes with clears: time, and only with it")
+    if fault.blind and fault.verdict.hard:
+        raise CatalogueError(f"fault catalogue: {code}: silence must not lead to a hard verdict")
+    if fault.verdict.hard and fault.clears is Clears.TIME:
+        raise CatalogueError(f"fault catalogue: {code}: a hard verdict does not fade with time")
+    strangers = [other for other in fault.decided_by if other not in document.faults]
+    if strangers:
+        raise CatalogueError(f"fault catalogue: {code}: decided_by names {strangers[0]}, which has no row")

@@ -1,0 +1,102 @@
+"""Evidence: what was seen, how often, since when. Merging is symmetric, so the order of arrival never matters."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from outrider.api.gpunode import SubjectKind
+from outrider.health.catalogue import Catalogue
+
+LINE_MAX: Final = 512  # characters of an evidence line that are kept, the limit of the custom resource
+FINDINGS_MAX: Final = 128  # findings kept for a node, the limit of the custom resource
+
+Key = tuple[str, SubjectKind, str]
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of thing seen on one subject. Times are seconds since 1970."""
+
+    code: str
+    subject: SubjectKind = SubjectKind.NODE
+    subject_id: str = ""
+    first_seen: float
+    last_seen: float
+    count: int = 1
+    line: str = ""
+    source: str = ""
+    """Name of the probe that saw it: only its good readings can clear a state."""
+    good_since: float | None = None
+    """For states: since when the probe reads the subject without seeing this any more."""
+
+    @property
+    def key(self) -> Key:
+        """What makes two pieces of evidence the same finding."""
+        return (self.code, self.subject, self.subject_id)
+
+    @property
+    def owner(self) -> str:
+        """UUID of the GPU that the evidence speaks of, itself or one of its links; empty for the node."""
+        on_gpu = self.subject in (SubjectKind.GPU, SubjectKind.LINK)
+        return self.subject_id.split("/")[0] if on_gpu else ""
+
+
+Findings = Mapping[Key, Evidence]
+
+
+def seen(
+    code: str, now: float, *, subject: SubjectKind = SubjectKind.NODE, subject_id: str = "", line: str = "", source: str
+) -> Evidence:
+    """Return the evidence of one look at ``now``; the line is clipped to what the custom resource holds."""
+    return Evidence(
+        code=code,
+        subject=subject,
+        subject_id=subject_id,
+        first_seen=now,
+        last_seen=now,
+        line=line[:LINE_MAX],
+        source=source,
+    )
+
+
+def join(one: Evidence, other: Evidence) -> Evidence:
+    """Return both as one finding: counts added, the longest span, the latest line. Symmetric and associative."""
+    latest = max(one, other, key=lambda evidence: (evidence.last_seen, evidence.line))
+    return msgspec.structs.replace(
+        latest,
+        first_seen=min(one.first_seen, other.first_seen),
+        last_seen=max(one.last_seen, other.last_seen),
+        count=one.count + other.count,
+        good_since=None,
+    )
+
+
+def merge(findings: Findings, new: Iterable[Evidence]) -> dict[Key, Evidence]:
+    """Return the findings with new evidence added."""
+    merged = dict(findings)
+    for evidence in new:
+        known = merged.get(evidence.key)
+        merged[evidence.key] = evidence if known is None else join(known, evidence)
+    return merged
+
+
+def bounded(findings: Findings, catalogue: Catalogue, limit: int = FINDINGS_MAX) -> dict[Key, Evidence]:
+    """Return at most ``limit`` findings: the gravest, then the latest. A flood of trifles never pushes out a fault."""
+    if len(findings) <= limit:
+        return dict(findings)
+
+    def importance(evidence: Evidence) -> tuple[int, float, float, Key]:
+        row = catalogue.of(evidence.code)
+        return (row.verdict.rank, row.weight, evidence.last_seen, evidence.key)
+
+    kept = sorted(findings.values(), key=importance, reverse=True)[:limit]
+    return {evidence.key: evidence for evidence in kept}
+
+
+def renamed(findings: Findings, names: Mapping[str, str]) -> dict[Key, Evidence]:
+    """Return the findings with subject ids replaced: a GPU first known by its PCI address gets its UUID."""
+    moved = (
+        msgspec.structs.replace(evidence, subject_id=names.get(evidence.subject_id, evidence.subject_id))
+        for evidence in findings.values()
+    )
+    return merge({}, moved)

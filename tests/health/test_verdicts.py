@@ -1,0 +1,150 @@
+import pytest
+from evidence import CATALOGUE, GPU_NAMES, NOW, evidences, on_gpu, on_node
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.api.gpunode import Health, Verdict
+from outrider.health.findings import Evidence, merge
+from outrider.health.judge import Judgement, judge
+
+
+def judged(*findings: Evidence, now: float = NOW) -> Judgement:
+    return judge(merge({}, findings).values(), GPU_NAMES, now, CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        ("xid/79", Verdict.REBOOT),
+        ("xid/48", Verdict.RESET),
+        ("xid/95", Verdict.RESET),
+        ("xid/64", Verdict.REPLACE),
+        ("xid/63", Verdict.WATCH),
+        ("xid/74", Verdict.RESET),
+        ("xid/119", Verdict.RESET),
+        ("xid/120", Verdict.RESET),
+        ("xid/13", Verdict.RESTART_APP),
+        ("xid/31", Verdict.RESTART_APP),
+        ("xid/43", Verdict.RESTART_APP),
+        ("xid/45", Verdict.WATCH),
+        ("xid/94", Verdict.RESTART_APP),
+        ("remap/failure", Verdict.REPLACE),
+        ("remap/pending", Verdict.WATCH),
+        ("nvlink/inactive", Verdict.NO_NEW_WORK),
+        ("gpu/lost", Verdict.REBOOT),
+        ("gpu/missing", Verdict.REBOOT),
+        ("recovery/1", Verdict.RESET),
+        ("recovery/2", Verdict.REBOOT),
+        ("recovery/3", Verdict.NO_NEW_WORK),
+        ("recovery/4", Verdict.RESET),
+        ("recovery/5", Verdict.NO_NEW_WORK),
+        ("recovery/6", Verdict.RESET),
+        ("recovery/7", Verdict.REBOOT),
+        ("recovery/8", Verdict.NO_NEW_WORK),
+        ("xid/154", Verdict.NO_NEW_WORK),
+    ],
+)
+def test_each_code_leads_to_its_verdict(code, verdict):
+    judgement = judged(on_gpu(code))
+    assert judgement.gpus["GPU-a"].verdict is verdict
+    assert judgement.node.verdict is verdict
+    assert judgement.node.reason == code
+    assert judgement.gpus["GPU-b"].verdict is Verdict.NONE
+
+
+def test_the_message_names_the_gpu_what_happened_and_what_to_do_next():
+    message = judged(on_gpu("xid/79", "GPU-b")).message
+    assert message.startswith("GPU 1: the GPU no longer answers on PCIe")
+    assert "(xid/79)" in message
+    assert "Next: reboot the node" in message
+
+
+def test_an_unknown_code_is_kept_and_only_watched():
+    judgement = judged(on_gpu("xid/9999"))
+    assert judgement.verdicts[on_gpu("xid/9999").key] is Verdict.WATCH
+    assert judgement.node.health is Health.HEALTHY
+
+
+@given(st.integers(1, 100_000))
+def test_contained_errors_never_drain_a_node(count):
+    judgement = judged(on_gpu("xid/94", count=count), on_gpu("xid/63", count=count))
+    assert not judgement.node.verdict.hard
+
+
+@given(st.lists(st.sampled_from(["monitor/blind", "nvml/init", "gpu/unreadable", "gpu/count"]), min_size=1))
+def test_silence_lowers_the_score_stops_new_work_and_is_never_hard(codes):
+    judgement = judged(*(on_gpu(code) if code == "gpu/unreadable" else on_node(code) for code in codes))
+    assert judgement.node.verdict is Verdict.NO_NEW_WORK
+    assert judgement.node.score <= 50
+    assert judgement.node.health in (Health.UNKNOWN, Health.DEGRADED)
+
+
+def test_a_blind_monitor_makes_every_gpu_unknown_but_hides_no_fault():
+    judgement = judged(on_node("monitor/blind", subject_id="nvml"), on_gpu("xid/79"))
+    assert judgement.gpus["GPU-a"].health is Health.UNHEALTHY
+    assert judgement.gpus["GPU-b"].health is Health.UNKNOWN
+    assert judgement.node.health is Health.UNHEALTHY
+
+
+def test_the_drivers_own_advice_is_believed_before_the_code_table():
+    assert judged(on_gpu("xid/119"), on_gpu("recovery/2")).node.verdict is Verdict.REBOOT
+    softer = judged(on_gpu("xid/79"), on_gpu("xid/154.1"))
+    assert (softer.node.verdict, softer.node.reason) == (Verdict.RESET, "xid/154.1")
+
+
+def test_advice_without_a_firm_answer_does_not_soften_the_code_table():
+    assert judged(on_gpu("xid/79"), on_gpu("recovery/3")).node.verdict is Verdict.REBOOT
+    assert judged(on_gpu("xid/79"), on_gpu("recovery/99")).node.verdict is Verdict.REBOOT
+
+
+def test_advice_for_one_gpu_says_nothing_about_another():
+    assert judged(on_gpu("xid/79", "GPU-a"), on_gpu("recovery/1", "GPU-b")).node.verdict is Verdict.REBOOT
+
+
+def test_the_latest_xid_154_takes_the_place_of_those_before_it():
+    asked, done = on_gpu("xid/154.2", ago=50), on_gpu("xid/154.0", ago=10)
+    assert judged(asked).node.verdict is Verdict.REBOOT
+    assert judged(asked, done).node.verdict is Verdict.NONE
+
+
+def test_a_row_remap_failure_outlives_milder_advice_of_the_driver():
+    assert judged(on_gpu("remap/failure"), on_gpu("recovery/1")).node.verdict is Verdict.REPLACE
+
+
+def test_an_uncorrectable_error_waits_a_second_for_the_code_that_decides_it():
+    alone = on_gpu("xid/48", ago=0.3)
+    assert judged(alone).node.verdict is Verdict.NO_NEW_WORK
+    assert judged(alone, now=NOW + 1).node.verdict is Verdict.RESET
+
+
+@pytest.mark.parametrize(
+    ("companion", "verdict"),
+    [
+        ("xid/94", Verdict.RESTART_APP),
+        ("xid/95", Verdict.RESET),
+        ("xid/64", Verdict.REPLACE),
+        ("xid/63", Verdict.WATCH),
+    ],
+)
+def test_the_companion_of_an_uncorrectable_error_decides(companion, verdict):
+    assert judged(on_gpu("xid/48"), on_gpu(companion, ago=59.9)).node.verdict is verdict
+
+
+def test_a_companion_of_another_gpu_or_another_day_does_not_decide():
+    assert judged(on_gpu("xid/48"), on_gpu("xid/94", "GPU-b")).node.verdict is Verdict.RESET
+    assert judged(on_gpu("xid/48"), on_gpu("xid/94", ago=86400)).node.verdict is Verdict.RESET
+
+
+def test_a_restarting_program_does_not_hide_that_new_work_must_stay_away():
+    assert judged(on_gpu("xid/13"), on_gpu("nvlink/inactive")).node.verdict is Verdict.NO_NEW_WORK
+
+
+def test_a_finding_on_a_gpu_that_is_not_in_the_inventory_still_counts():
+    assert judged(on_gpu("xid/79", "pci:0000:19:00")).node.verdict is Verdict.REBOOT
+
+
+@given(st.lists(evidences, max_size=8))
+def test_every_finding_gets_a_verdict_and_the_node_the_gravest(known):
+    judgement = judged(*known)
+    assert set(judgement.verdicts) == {evidence.key for evidence in known}
+    assert judgement.node.verdict.hard == any(verdict.hard for verdict in judgement.verdicts.values())
