@@ -1,0 +1,169 @@
+"""When an episode opens, how it is named, whom it affects, and whether a person bent it out of shape. Pure."""
+
+import hashlib
+from collections.abc import Iterable
+from itertools import count, groupby
+from typing import Final
+
+import msgspec
+
+from outrider.api.core import Pod
+from outrider.api.meta import Condition, ObjectMeta
+from outrider.api.names import TRACEPARENT_ANNOTATION
+from outrider.api.reasons import ACCEPTED, INVALID_SPEC, REMEDIATION_STARTED
+from outrider.api.remediation import ActionMode, AffectedJob, Phase, Remediation, RemediationSpec, StepName, StepState
+from outrider.api.times import rfc3339
+from outrider.workloads.gangs import rank_of
+from remediation.world import Belief, World, job_uid
+
+NAME_LENGTH: Final = 128  # the name is also the id of the checkpoint request, which is bounded so
+UNKNOWN_RANK: Final = -1
+LADDER: Final = tuple(StepName)
+
+
+def base_name(spec: RemediationSpec) -> str:
+    """Return the name of the first episode of this cause in this boot of this node: the same in every replica."""
+    digest = hashlib.sha256(f"{spec.node}\n{spec.boot_id}\n{spec.cause}".encode()).hexdigest()[:8]
+    return f"{spec.node[: NAME_LENGTH - 16]}-{digest}"
+
+
+def opening(node: str, world: World, now: float, fresh_seconds: float) -> Remediation | None:
+    """Return the episode to open on the node, or None.
+
+    One episode at a time on a node, whatever the number of faults. A cancelled cause stays cancelled for this boot;
+    an isolated node gets a new episode only for training pods that came after it.
+    """
+    if world.evidence(node, now, fresh_seconds).belief is not Belief.SICK:
+        return None
+    status = world.gpu_nodes[node].status
+    spec = RemediationSpec(node=node, cause=status.reason or "unnamed", boot_id=status.boot_id)
+    if _handled(spec, world):
+        return None
+    return Remediation(metadata=ObjectMeta(name=_free_name(spec, world)), spec=spec)
+
+
+def _handled(spec: RemediationSpec, world: World) -> bool:
+    same_boot = [old for old in world.episodes(spec.node) if old.spec.boot_id == spec.boot_id]
+    if any(old.status.phase is Phase.OPEN and accepted(old) for old in world.episodes(spec.node)):
+        return True
+    if any(old.status.phase is Phase.CANCELLED and old.spec.cause == spec.cause for old in same_boot):
+        return True
+    isolated = [old for old in same_boot if old.status.phase is Phase.ISOLATED]
+    seen = {uid for old in isolated for job in old.status.jobs for uid in job.pod_uids}
+    return bool(isolated) and all(pod.metadata.uid in seen for pod in world.gang_pods(spec.node))
+
+
+def _free_name(spec: RemediationSpec, world: World) -> str:
+    base = base_name(spec)
+    names = (base if number == 1 else f"{base}-{number}" for number in count(1))
+    return next(name for name in names if name not in world.remediations)
+
+
+def affected_jobs(node: str, world: World) -> list[AffectedJob]:
+    """Return the jobs with live pods on the node, each with those pods."""
+    pods = sorted(world.gang_pods(node), key=lambda pod: (pod.metadata.namespace, job_uid(pod), pod.metadata.name))
+    groups = groupby(pods, key=lambda pod: (pod.metadata.namespace, job_uid(pod)))
+    return [_job(uid, list(members)) for (_, uid), members in groups]
+
+
+def _job(uid: str, pods: list[Pod]) -> AffectedJob:
+    first = pods[0]
+    owner = first.metadata.controller()
+    return AffectedJob(
+        namespace=first.metadata.namespace,
+        name=owner.name if owner else "",
+        uid=uid,
+        pods=[pod.metadata.name for pod in pods],
+        pod_uids=[pod.metadata.uid for pod in pods],
+        ranks=[known_rank(pod) for pod in pods],
+        traceparent=first.metadata.annotations.get(TRACEPARENT_ANNOTATION, ""),
+    )
+
+
+def merged(recorded: list[AffectedJob], current: list[AffectedJob]) -> list[AffectedJob]:
+    """Return the recorded jobs with the pods that joined since, then the jobs that are new.
+
+    A pod that ended by itself stays recorded: its rank, too, must be seen training again.
+    """
+    fresh = {job.uid: job for job in current}
+    known = [_joined(job, fresh.pop(job.uid, job)) for job in recorded]
+    return known + list(fresh.values())
+
+
+def _joined(job: AffectedJob, current: AffectedJob) -> AffectedJob:
+    rows = list(zip(job.pods, job.pod_uids, job.ranks, strict=True))
+    rows += [row for row in zip(current.pods, current.pod_uids, current.ranks, strict=True) if row not in rows]
+    return msgspec.structs.replace(
+        job, pods=[row[0] for row in rows], pod_uids=[row[1] for row in rows], ranks=[row[2] for row in rows]
+    )
+
+
+def known_rank(pod: Pod) -> int:
+    """Return the pod's rank in its job, -1 where its controller numbers no pods."""
+    rank = rank_of(pod)
+    return UNKNOWN_RANK if rank is None else rank
+
+
+def started(episode: Remediation, world: World, mode: ActionMode, now: float) -> Remediation:
+    """Return the episode with its first status: whom it affects, and that it was understood."""
+    jobs = affected_jobs(episode.spec.node, world)
+    status = msgspec.structs.replace(
+        episode.status,
+        mode=mode,
+        jobs=jobs,
+        message=f"{episode.spec.cause} on {episode.spec.node} affects {names(jobs) or 'no training job'}",
+        conditions=[_condition(episode, "True", REMEDIATION_STARTED, "the cause was read from the GPUNode", now)],
+    )
+    return msgspec.structs.replace(episode, status=status)
+
+
+def names(jobs: Iterable[AffectedJob]) -> str:
+    """Return the jobs as users write them, in one line."""
+    return ", ".join(f"{job.namespace}/{job.name}" for job in jobs)
+
+
+def accepted(episode: Remediation) -> bool:
+    """True unless the episode was found to be nonsense; a new one counts as accepted."""
+    return not any(entry.type == ACCEPTED and entry.status == "False" for entry in episode.status.conditions)
+
+
+def begun(episode: Remediation) -> bool:
+    """True once the controller has written the episode's first status."""
+    return any(entry.type == ACCEPTED for entry in episode.status.conditions)
+
+
+def nonsense(episode: Remediation) -> str:
+    """Return what is wrong with an episode that no controller can have written, empty where nothing is."""
+    name, base = episode.metadata.name, base_name(episode.spec)
+    if name != base and not name.removeprefix(f"{base}-").isdigit():
+        return "its name does not follow from spec.node, spec.bootId and spec.cause: it was made or changed by hand"
+    rungs = [step.name for step in episode.status.steps]
+    if rungs != list(LADDER[: len(rungs)]):
+        return f"status.steps is no beginning of {', '.join(LADDER)}"
+    if any(step.state is StepState.RUNNING for step in episode.status.steps[:-1]):
+        return "status.steps has a running step before its last"
+    return next((wrong for job in episode.status.jobs if (wrong := _wrong(job))), "")
+
+
+def _wrong(job: AffectedJob) -> str:
+    if len({len(job.pods), len(job.pod_uids), len(job.ranks)}) != 1:
+        return f"status.jobs: pods, podUids and ranks of {job.namespace}/{job.name} differ in length"
+    return "" if job.uid and job.namespace else "status.jobs: a job lacks its uid or namespace"
+
+
+def refused(episode: Remediation, wrong: str, now: float) -> Remediation:
+    """Return the episode with the condition that says why it is ignored; nothing else in it changes."""
+    message = f"ignored: {wrong}. Delete it; the controller opens a new one where the evidence asks for it."
+    conditions = [_condition(episode, "False", INVALID_SPEC, message, now)]
+    return msgspec.structs.replace(episode, status=msgspec.structs.replace(episode.status, conditions=conditions))
+
+
+def _condition(episode: Remediation, value: str, reason: str, message: str, now: float) -> Condition:
+    return Condition(
+        type=ACCEPTED,
+        status=value,
+        reason=reason,
+        message=message,
+        last_transition_time=rfc3339(now),
+        observed_generation=episode.metadata.generation,
+    )

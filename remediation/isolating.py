@@ -1,0 +1,51 @@
+"""First rung: no new work on the sick node, proven by the taint itself. Running pods go on. Pure."""
+
+import re
+from typing import Final
+
+from outrider.api.core import Taint
+from outrider.api.names import UNHEALTHY_TAINT
+from outrider.api.remediation import RemediationStatus, StepName, StepState
+from remediation.decisions import Action, AddTaint
+from remediation.rungs import Context, Outcome, Rung
+
+_VALUE_LENGTH: Final = 63  # a taint's value is bounded as a label's
+_NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def taint_for(cause: str) -> Taint:
+    """Return the taint for a cause such as xid/79; the same key as the agent's, so there is never a second one."""
+    value = _NOT_ALLOWED.sub("-", cause)[:_VALUE_LENGTH].strip("-_.")
+    return Taint(key=UNHEALTHY_TAINT, value=value, effect="NoSchedule")
+
+
+def _prepare(context: Context) -> RemediationStatus:
+    return context.status
+
+
+def _assess(context: Context) -> Outcome | None:
+    if context.node not in context.world.nodes:
+        return Outcome(StepState.SKIPPED, f"node {context.node} no longer exists: nothing can land on it")
+    taint = context.world.taint(context.node)
+    if taint is None:
+        return None
+    return Outcome(StepState.DONE, f"taint {taint.key}={taint.value}:{taint.effect} is on {context.node}")
+
+
+def _actions(context: Context) -> tuple[Action, ...]:
+    if _agents_turn(context) > 0:
+        return ()
+    return (AddTaint(context.node, taint_for(context.episode.spec.cause)),)
+
+
+def _waiting(context: Context) -> str:
+    if _agents_turn(context) > 0:
+        return f"giving the agent on {context.node} {context.config.taint_wait_seconds:g} s to taint it"
+    return f"tainting {context.node}, since its agent has not"
+
+
+def _agents_turn(context: Context) -> float:
+    return context.config.taint_wait_seconds - context.seconds_in(StepName.ISOLATE)
+
+
+ISOLATE: Final = Rung(StepName.ISOLATE, _prepare, _assess, _actions, _waiting, poll_seconds=1.0)

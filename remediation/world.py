@@ -1,0 +1,135 @@
+"""What the ladder sees: one frozen look at the cluster, and questions about it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from outrider.api.core import Node, Pod, Taint
+from outrider.api.gangplacement import GangPlacement
+from outrider.api.gpunode import GPUNode, Health, Mode, RankState
+from outrider.api.names import JOB_UID_LABEL, UNHEALTHY_TAINT
+from outrider.api.remediation import Phase, Remediation
+from outrider.api.times import parse_rfc3339
+from outrider.api.trainingpolicy import TrainingPolicy
+
+
+class Belief(StrEnum):
+    """What may be believed about a node right now."""
+
+    SICK = "sick"  # fresh and hard: reset, reboot or replace
+    WELL = "well"  # fresh, and nothing hard against it
+    UNKNOWN = "unknown"  # silent, stale or blind: never a reason to act
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A belief with the words for it."""
+
+    belief: Belief
+    text: str
+
+
+@dataclass(frozen=True)
+class World:
+    """Snapshot of all informers. Keys are "namespace/name" or "name"."""
+
+    gpu_nodes: Mapping[str, GPUNode] = field(default_factory=dict)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    placements: Mapping[str, GangPlacement] = field(default_factory=dict)
+    remediations: Mapping[str, Remediation] = field(default_factory=dict)
+    policies: Mapping[str, TrainingPolicy] = field(default_factory=dict)
+
+    def evidence(self, node: str, now: float, fresh_seconds: float) -> Evidence:
+        """Say what may be believed about the node's GPUs at ``now`` (seconds since 1970)."""
+        gpu_node = self.gpu_nodes.get(node)
+        if gpu_node is None:
+            return Evidence(Belief.UNKNOWN, f"no GPUNode {node}: its agent has not reported")
+        status = gpu_node.status
+        if _silence_seconds(gpu_node, now) > fresh_seconds:
+            return Evidence(Belief.UNKNOWN, f"the agent on {node} is silent since {status.observed_at or 'its start'}")
+        if status.health is Health.UNKNOWN:
+            return Evidence(Belief.UNKNOWN, f"the agent on {node} can't read its GPUs: {status.message or 'no reason'}")
+        if status.verdict.hard:
+            return Evidence(Belief.SICK, f"{status.reason or 'unnamed fault'}: verdict {status.verdict}")
+        return Evidence(Belief.WELL, f"verdict {status.verdict}")
+
+    def paused(self, node: str) -> str:
+        """Return why people paused the node, empty where they did not."""
+        gpu_node = self.gpu_nodes.get(node)
+        if gpu_node is None or gpu_node.spec.mode is not Mode.PAUSED:
+            return ""
+        return gpu_node.spec.reason or "no reason given"
+
+    def taint(self, node: str) -> Taint | None:
+        """Return Outrider's taint on the node."""
+        found = self.nodes.get(node)
+        return next((taint for taint in found.spec.taints if taint.key == UNHEALTHY_TAINT), None) if found else None
+
+    def ready(self, node: str) -> bool:
+        """Tell whether the node's kubelet reports it ready."""
+        found = self.nodes.get(node)
+        conditions = found.status.conditions if found else []
+        return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+
+    def gang_pods(self, node: str) -> list[Pod]:
+        """Return the training pods that hold the node, in order of name; those ending already are left out."""
+        return sorted(
+            (pod for pod in self.pods.values() if pod.spec.node_name == node and _in_gang(pod) and alive(pod)),
+            key=lambda pod: pod.key,
+        )
+
+    def job_pods(self, job_uid: str, namespace: str) -> list[Pod]:
+        """Return the live pods of a job, bound or not, in order of name."""
+        return sorted(
+            (pod for pod in self.pods.values() if _belongs(pod, job_uid, namespace) and alive(pod)),
+            key=lambda pod: pod.key,
+        )
+
+    def pod_by_uid(self, uid: str) -> Pod | None:
+        """Return the pod with this UID."""
+        return next((pod for pod in self.pods.values() if pod.metadata.uid == uid), None)
+
+    def ranks(self, pod: Pod) -> list[RankState]:
+        """Return what the agent of the pod's node last heard from the pod's ranks."""
+        gpu_node = self.gpu_nodes.get(pod.spec.node_name)
+        return [rank for rank in gpu_node.status.ranks if rank.pod_uid == pod.metadata.uid] if gpu_node else []
+
+    def episodes(self, node: str) -> list[Remediation]:
+        """Return all episodes of the node, in order of name."""
+        found = (episode for episode in self.remediations.values() if episode.spec.node == node)
+        return sorted(found, key=lambda episode: episode.metadata.name)
+
+    def open_episodes(self) -> list[Remediation]:
+        """Return all episodes under way, in order of name."""
+        found = (episode for episode in self.remediations.values() if episode.status.phase is Phase.OPEN)
+        return sorted(found, key=lambda episode: episode.metadata.name)
+
+    def placement(self, job_uid: str) -> GangPlacement | None:
+        """Return the plan of a job's gang."""
+        return next((plan for plan in self.placements.values() if plan.spec.job_uid == job_uid), None)
+
+
+def alive(pod: Pod) -> bool:
+    """True for a pod that neither ended nor is being deleted."""
+    return not pod.finished and pod.metadata.deletion_timestamp is None
+
+
+def job_uid(pod: Pod) -> str:
+    """Return the UID of the job that the pod belongs to, empty for none."""
+    return pod.metadata.labels.get(JOB_UID_LABEL, "")
+
+
+def _in_gang(pod: Pod) -> bool:
+    return bool(job_uid(pod)) and pod.metadata.controller() is not None
+
+
+def _belongs(pod: Pod, uid: str, namespace: str) -> bool:
+    return job_uid(pod) == uid and pod.metadata.namespace == namespace
+
+
+def _silence_seconds(gpu_node: GPUNode, now: float) -> float:
+    try:
+        return now - parse_rfc3339(gpu_node.status.observed_at or "")
+    except ValueError:
+        return float("inf")
