@@ -1,6 +1,6 @@
 """coordination.k8s.io/v1 Lease: who leads, and until when."""
 
-from outrider.api.meta import ObjectMeta, Resource, Timestamp
+from outrider.api.meta import ObjectMeta, Resource, Root, Timestamp
 
 
 class LeaseSpec(Resource, frozen=True, kw_only=True):
@@ -13,7 +13,7 @@ class LeaseSpec(Resource, frozen=True, kw_only=True):
     lease_transitions: int = 0
 
 
-class Lease(Resource, frozen=True, kw_only=True):
+class Lease(Root, frozen=True, kw_only=True):
     """A lease."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -1,6 +1,6 @@
 """core/v1 Event: what happened to an object, as `kubectl describe` shows it."""
 
-from outrider.api.meta import ObjectMeta, Resource, Timestamp
+from outrider.api.meta import ObjectMeta, Resource, Root, Timestamp
 
 
 class ObjectReference(Resource, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class EventSource(Resource, frozen=True, kw_only=True):
     host: str = ""
 
 
-class Event(Resource, frozen=True, kw_only=True):
+class Event(Root, frozen=True, kw_only=True):
     """An event."""
 
     metadata: ObjectMeta = ObjectMeta()

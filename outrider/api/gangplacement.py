@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from outrider.api.meta import Condition, ObjectMeta, Resource, Timestamp
+from outrider.api.meta import Condition, ObjectMeta, Resource, Root, Timestamp
 from outrider.api.names import API_VERSION
 
 
@@ -58,7 +58,7 @@ class GangPlacementStatus(Resource, frozen=True, kw_only=True):
     conditions: list[Condition] = []
 
 
-class GangPlacement(Resource, frozen=True, kw_only=True):
+class GangPlacement(Root, frozen=True, kw_only=True):
     """Placement of one gang; owned by its job and gone with it."""
 
     metadata: ObjectMeta

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from outrider.api.meta import Condition, ObjectMeta, Resource, Timestamp
+from outrider.api.meta import Condition, ObjectMeta, Resource, Root, Timestamp
 from outrider.api.names import API_VERSION
 
 Score = Annotated[int, msgspec.Meta(ge=0, le=100, description="0 (do not use) to 100 (nothing known against it)")]
@@ -125,7 +125,7 @@ class GPUNodeStatus(Resource, frozen=True, kw_only=True):
     conditions: list[Condition] = []
 
 
-class GPUNode(Resource, frozen=True, kw_only=True):
+class GPUNode(Root, frozen=True, kw_only=True):
     """One node's GPUs; named as the node."""
 
     metadata: ObjectMeta

@@ -11,6 +11,10 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     """Base of all wire structs: immutable, camelCase names, absent fields left out, unknown fields ignored."""
 
 
+class Root(Resource, frozen=True, kw_only=True, omit_defaults=False):
+    """Base of the objects that Outrider writes whole: apiVersion and kind go out although they are defaults."""
+
+
 class OwnerReference(Resource, frozen=True, kw_only=True):
     """Points from an object to its owner."""
 

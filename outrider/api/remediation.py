@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from outrider.api.meta import Condition, ObjectMeta, Resource, Timestamp
+from outrider.api.meta import Condition, ObjectMeta, Resource, Root, Timestamp
 from outrider.api.names import API_VERSION
 
 
@@ -66,7 +66,9 @@ class AffectedJob(Resource, frozen=True, kw_only=True):
     checkpoint_request: Annotated[
         str, msgspec.Meta(description="id of the request its ranks answer; another episode's where that one came first")
     ] = ""
-    reports_steps: Annotated[bool, msgspec.Meta(description="its ranks report steps through the in-pod contract")] = False
+    reports_steps: Annotated[bool, msgspec.Meta(description="its ranks report steps through the in-pod contract")] = (
+        False
+    )
     checkpoint_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
     resumed_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
     traceparent: str = ""
@@ -95,7 +97,7 @@ class RemediationStatus(Resource, frozen=True, kw_only=True):
     conditions: list[Condition] = []
 
 
-class Remediation(Resource, frozen=True, kw_only=True):
+class Remediation(Root, frozen=True, kw_only=True):
     """One remediation episode."""
 
     metadata: ObjectMeta

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from outrider.api.meta import Condition, ObjectMeta, Resource
+from outrider.api.meta import Condition, ObjectMeta, Resource, Root
 from outrider.api.names import API_VERSION
 
 
@@ -43,7 +43,7 @@ class TrainingPolicyStatus(Resource, frozen=True, kw_only=True):
     conditions: list[Condition] = []
 
 
-class TrainingPolicy(Resource, frozen=True, kw_only=True):
+class TrainingPolicy(Root, frozen=True, kw_only=True):
     """Settings for the training pods that it selects."""
 
     metadata: ObjectMeta

@@ -1,10 +1,11 @@
 """What Outrider asks of the Kubernetes API, as a protocol: transport.py answers it, components depend only on it."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Protocol
+from typing import Any, Final, Generic, Protocol
 
+from outrider.api.meta import ObjectMeta
 from outrider.kube.kinds import Kind, T
 
 
@@ -18,28 +19,32 @@ class PatchType(StrEnum):
 
 
 class EventType(StrEnum):
-    """Types of watch events; ERROR never reaches callers, it is raised."""
+    """Types of watch events. The API server's ERROR never reaches callers, it is raised; INVALID is our own."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
-    BOOKMARK = "BOOKMARK"
+    BOOKMARK = "BOOKMARK"  # nothing changed; metadata.resource_version is where to resume
+    INVALID = "INVALID"  # the object changed into something that does not decode
 
 
 @dataclass(frozen=True)
 class WatchEvent(Generic[T]):
-    """One change. A BOOKMARK's object carries only its resourceVersion."""
+    """One change. ``object`` is None for BOOKMARK and INVALID; ``problem`` names the field that made it INVALID."""
 
     type: EventType
-    object: T
+    metadata: ObjectMeta
+    object: T | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """A whole list (all chunks) and the version to watch from."""
+    """A whole list (all chunks) and the version to watch from. ``invalid``: key of what did not decode -> why."""
 
     items: list[T]
     resource_version: str
+    invalid: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,9 @@ class Selector:
     query: Mapping[str, str] = field(default_factory=dict)
 
 
+EVERYTHING: Final = Selector()
+
+
 class Client(Protocol):
     """The verbs. Every method raises a subclass of outrider.kube.errors.KubeError and nothing else of the library.
 
@@ -62,16 +70,22 @@ class Client(Protocol):
         """Return one object. Raises NotFound."""
         ...
 
-    async def list(self, kind: Kind[T], selector: Selector = ...) -> Page[T]:
-        """Return all objects that the selector passes."""
+    async def list(self, kind: Kind[T], selector: Selector = EVERYTHING) -> Page[T]:
+        """Return all objects that the selector passes; those that do not decode are named in the page's ``invalid``."""
         ...
 
-    def watch(self, kind: Kind[T], resource_version: str, selector: Selector = ...) -> AsyncIterator[WatchEvent[T]]:
+    def watch(
+        self, kind: Kind[T], resource_version: str, selector: Selector = EVERYTHING
+    ) -> AsyncGenerator[WatchEvent[T], None]:
         """Yield changes after ``resource_version``. Raises Gone on 410, KubeError when the stream breaks."""
         ...
 
     async def create(self, kind: Kind[T], body: Any, namespace: str = "", subresource: str = "", name: str = "") -> T:
-        """Create an object, or POST to a subresource such as pods/NAME/eviction. Raises AlreadyExists."""
+        """Create an object, or POST to a subresource such as pods/NAME/eviction. Raises AlreadyExists.
+
+        Where the API server answers with a Status instead of the object, as it does to an eviction, the result holds
+        only name and namespace. An eviction that a PodDisruptionBudget refuses raises TooManyRequests.
+        """
         ...
 
     async def replace(self, kind: Kind[T], name: str, body: Any, namespace: str = "", subresource: str = "") -> T:
@@ -81,7 +95,10 @@ class Client(Protocol):
     async def patch(
         self, kind: Kind[T], name: str, body: Any, patch_type: PatchType, namespace: str = "", subresource: str = ""
     ) -> T:
-        """Patch an object; conditional where the body holds metadata.resourceVersion or a JSON-patch test."""
+        """Patch an object; conditional where the body holds metadata.resourceVersion or a JSON-patch test.
+
+        Give plain values to a MERGE patch: a struct leaves out the fields that have their default, so it resets none.
+        """
         ...
 
     async def delete(self, kind: Kind[T], name: str, namespace: str = "", uid: str = "") -> None:

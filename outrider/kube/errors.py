@@ -43,3 +43,7 @@ class TooManyRequests(KubeError):
     def __init__(self, message: str, status: int = 429, retry_after_seconds: float = 1.0) -> None:
         super().__init__(message, status)
         self.retry_after_seconds = retry_after_seconds
+
+
+class NoCredentials(KubeError):
+    """Neither a service account nor a usable kubeconfig was found."""

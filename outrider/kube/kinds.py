@@ -36,6 +36,16 @@ class Kind(Generic[T]):
     version: str = "v1"
     namespaced: bool = True
 
+    @property
+    def name(self) -> str:
+        """The kind's name as in manifests, such as Pod."""
+        return self.struct.__name__
+
+    @property
+    def api_version(self) -> str:
+        """The apiVersion as in manifests, such as v1 or outrider.dev/v1alpha1."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the URL path of a collection, an object or its subresource.
 
