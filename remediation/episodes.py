@@ -12,7 +12,7 @@ from outrider.api.meta import Condition, ObjectMeta
 from outrider.api.names import TRACEPARENT_ANNOTATION
 from outrider.api.reasons import ACCEPTED, INVALID_SPEC, REMEDIATION_STARTED
 from outrider.api.remediation import ActionMode, AffectedJob, Phase, Remediation, RemediationSpec, StepName, StepState
-from outrider.api.times import rfc3339
+from outrider.api.times import parse_rfc3339, rfc3339
 from outrider.workloads.gangs import rank_of
 from remediation.world import Belief, World, job_uid
 
@@ -142,7 +142,18 @@ def nonsense(episode: Remediation) -> str:
         return f"status.steps is no beginning of {', '.join(LADDER)}"
     if any(step.state is StepState.RUNNING for step in episode.status.steps[:-1]):
         return "status.steps has a running step before its last"
+    if not all(_is_time(time) for step in episode.status.steps for time in (step.started_at, step.finished_at)):
+        return "status.steps: startedAt or finishedAt is no RFC 3339 time"
+    if not _is_time(episode.status.checkpoint_deadline):
+        return "status.checkpointDeadline is no RFC 3339 time"
     return next((wrong for job in episode.status.jobs if (wrong := _wrong(job))), "")
+
+
+def _is_time(text: str | None) -> bool:
+    try:
+        return text is None or parse_rfc3339(text) >= 0
+    except ValueError:
+        return False
 
 
 def _wrong(job: AffectedJob) -> str:

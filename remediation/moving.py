@@ -17,7 +17,6 @@ from remediation.episodes import UNKNOWN_RANK, known_rank
 from remediation.rungs import Context, Outcome, Rung, step_of
 from remediation.world import World, alive
 
-
 _JOB_OVER_SECONDS: Final = 30.0
 
 
@@ -26,12 +25,8 @@ def _as_recorded(context: Context) -> RemediationStatus:
 
 
 def _assess_move(context: Context) -> Outcome | None:
-    moves = [(job, rank, successor(job, rank, context)) for job in context.status.jobs for rank in job.ranks]
-    if not remaining(context) and all(new for _, _, new in moves):
-        text = "; ".join(
-            f"rank {rank} of {job.namespace}/{job.name} is now pod {_name(new)}" for job, rank, new in moves
-        )
-        return Outcome(StepState.DONE, text)
+    if not remaining(context) and not _missing(context):
+        return Outcome(StepState.DONE, "; ".join(_moved(job, context) for job in context.status.jobs))
     if context.seconds_in(StepName.MOVE) >= context.config.move_timeout_seconds:
         return Outcome(StepState.EXPIRED, f"given up: {_waiting_move(context)}. {_way_out(context)}")
     return None

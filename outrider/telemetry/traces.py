@@ -46,6 +46,18 @@ def span(name: str, traceparent: str = "", **attributes: str | int | float | boo
         yield started
 
 
+def record_span(
+    name: str, traceparent: str, start_ns: int, end_ns: int, **attributes: str | int | float | bool
+) -> None:
+    """Record a span that is over already, child of ``traceparent``; times in nanoseconds since 1970.
+
+    For work that outlives a process: its times are kept in a custom resource, and the span is made at its end.
+    """
+    parent = _PROPAGATOR.extract({"traceparent": traceparent})
+    tracer = trace.get_tracer("outrider")
+    tracer.start_span(name, context=parent, start_time=start_ns, attributes=attributes).end(end_time=end_ns)
+
+
 def job_traceparent(uid: str) -> str:
     """Return the trace context of the job with this UID: the same in every component, with no state shared.
 

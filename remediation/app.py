@@ -1,0 +1,47 @@
+"""Wiring of the remediation controller."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+from outrider.api.names import REMEDIATION_LEASE, REMEDIATION_MANAGER
+from outrider.config import load
+from outrider.kube.events import EventRecorder
+from outrider.kube.leader import LeaderElector
+from outrider.kube.transport import connect
+from outrider.service import identity, serve_probes
+from outrider.telemetry import logs, traces
+from remediation.cache import Cache
+from remediation.config import RemediationConfig
+from remediation.controller import Controller
+from remediation.reporting import Reporter
+
+_COMPONENT: Final = "remediation"
+_RELEASE_NAMESPACE: Final = "outrider-system"
+
+
+async def main(config_file: Path | None) -> None:
+    """Run until cancelled. Raises ConfigError and NoCredentials before anything is done."""
+    config = load(RemediationConfig, config_file)
+    logs.setup(_COMPONENT, config.log_level)
+    traces.setup(f"outrider-{_COMPONENT}")
+    async with connect(REMEDIATION_MANAGER) as client:
+        cache = Cache(client)
+        namespace = os.environ.get("POD_NAMESPACE", _RELEASE_NAMESPACE)
+        elector = LeaderElector(client, REMEDIATION_LEASE, namespace, identity())
+        reporter = Reporter(EventRecorder(client, REMEDIATION_MANAGER))
+        controller = Controller(client, cache, reporter, config=config, may_act=lambda: elector.is_leader)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(cache.run())
+            group.create_task(serve_probes(config.probe_port, lambda: readiness(cache, config)))
+            group.create_task(elector.run(controller.run))
+
+
+def readiness(cache: Cache, config: RemediationConfig) -> str | None:
+    """Return why the controller could not act if it had to, None where it could (or stands by to lead)."""
+    if not cache.complete:
+        return "still listing the cluster"
+    if cache.staleness_seconds > config.cache_stale_seconds:
+        return f"the API server has been silent for {cache.staleness_seconds:.0f} s"
+    return None
