@@ -4,14 +4,16 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from typing import TypeAlias
 
-from testbed import build, cluster, faults, node, packages, processes, services, state, versions
+from testbed import build, cluster, faults, node, processes, services, state, versions
 from testbed.build import program
 from testbed.errors import TestbedError
+from testbed.node_config import Node
 from testbed.paths import ROOT
 from testbed.say import to_stderr
 
-_NODE_ACTIONS: dict[str, tuple[Callable[[node.Node], None], str]] = {
+_NODE_ACTIONS: dict[str, tuple[Callable[[Node], None], str]] = {
     "kill": (node.kill, "power off at once"),
     "stop": (node.stop, "shut down in order"),
     "start": (node.start, "boot"),
@@ -52,7 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
+# argparse gives the type of its own documented return value no public name.
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
 
 def _command(
@@ -78,9 +81,7 @@ def _count(text: str) -> int:
 
 
 def _build(_args: argparse.Namespace) -> None:
-    if ROOT:
-        packages.ensure(to_stderr)
-    build.build_all(versions.ALL, to_stderr)
+    cluster.build_all(to_stderr)
 
 
 def _up(args: argparse.Namespace) -> None:
@@ -115,7 +116,7 @@ def _env(args: argparse.Namespace) -> None:
 def _kubectl(args: argparse.Namespace) -> None:
     current = state.require(args.name)
     kubectl = program("kubectl")
-    os.execve(kubectl, ["kubectl", *args.arguments], os.environ | {"KUBECONFIG": str(current.folder / "kubeconfig")})
+    os.execve(kubectl, ["kubectl", *args.arguments], os.environ | {"KUBECONFIG": str(current.folder / "kubeconfig")})  # noqa: S606 - no shell wanted: kubectl takes our place
 
 
 def _inject(args: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -9,28 +10,42 @@ from testbed import (
     build,
     cleanup,
     control_plane,
+    images,
     kwok,
     labels,
     locks,
     node,
+    node_images,
     packages,
     processes,
+    pytorch,
     services,
     state,
     versions,
 )
 from testbed.errors import MissingPrerequisiteError
-from testbed.paths import ROOT, check_name, state_root
+from testbed.paths import ROOT, check_name, state_dir, state_root
 from testbed.say import Say, silent, step
 from testbed.state import State
 
 
-def build_programs(nodes: int, say: Say) -> None:
-    """Build what a testbed with that many real nodes needs, and install its system packages."""
-    if nodes:
-        packages.ensure(say)
-    builds = versions.CONTROL_PLANE + (versions.NODES if nodes else ())
-    build.build_all(builds, say)
+def build_all(say: Say) -> None:
+    """Bring everything into the cache that any testbed needs."""
+    build.build_all(versions.ALL, say)
+    if ROOT:
+        prepare_nodes(say)
+
+
+def prepare_nodes(say: Say) -> list[Path]:
+    """Bring into the cache what real nodes need beside programs; return the image archives.
+
+    Raises:
+        MissingPrerequisiteError: something is missing on this machine; the message says how to get it.
+    """
+    packages.ensure(say)
+    build.build_all(versions.CONTROL_PLANE + versions.NODES, say)
+    pytorch.ensure(say)
+    return images.archives(say)
 
 
 def up(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h100", say: Say = silent) -> State:
@@ -45,7 +60,8 @@ def up(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h100", sa
     """
     _check_rights(nodes)
     labels.profile(profile)
-    build_programs(nodes, say)
+    build.build_all(versions.CONTROL_PLANE, say)
+    archives = prepare_nodes(say) if nodes else []
     with _lock(name):
         current = _reusable(name, profile)
         if current is None:
@@ -53,7 +69,7 @@ def up(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h100", sa
             current = state.claim(name, profile)
             services.prepare_host(current)
             control_plane.up(current, say)
-        return _grow(current, nodes, kwok_nodes, say)
+        return _grow(current, nodes, kwok_nodes, archives, say)
 
 
 def down(name: str, say: Say = silent) -> None:
@@ -76,13 +92,15 @@ def temporary(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h1
         down(name)
 
 
-def _grow(current: State, nodes: int, kwok_nodes: int, say: Say) -> State:
+def _grow(current: State, nodes: int, kwok_nodes: int, archives: list[Path], say: Say) -> State:
     """Add the nodes that are missing; the state is saved before each so that `down` knows of them."""
     if nodes or current.nodes:
-        services.start_for_nodes(current)
         current = _saved(current, nodes=max(nodes, current.nodes))
         with step(say, f"{current.nodes} real nodes", "Ready"):
-            node.up(current)
+            services.start_for_nodes(current)
+            node.start_all(current)
+            node_images.load(node.all_of(current), archives)
+            node.wait_ready(current)
     if kwok_nodes or current.kwok:
         first, current = current.kwok, _saved(current, kwok=max(kwok_nodes, current.kwok))
         kwok.up(current, first, current.kwok, say)
@@ -105,7 +123,7 @@ def _reusable(name: str, profile: str) -> State | None:
 
 
 def _clean(name: str, say: Say) -> None:
-    if state.load(name) or any(processes.of_testbed(name)) or state.state_dir(name).exists():
+    if state.load(name) or any(processes.of_testbed(name)) or state_dir(name).exists():
         with step(say, f"leftovers of testbed {name}", "removed"):
             cleanup.remove(name)
 

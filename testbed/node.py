@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 from testbed import (
     cleanup,
@@ -20,6 +21,7 @@ from testbed import (
     node_config,
     nvml,
     processes,
+    pytorch,
     sandbox_image,
 )
 from testbed.certificates import Authority
@@ -33,16 +35,16 @@ _POLL_S = 0.1
 _STOP_S = 10.0
 
 
-def up(state: State) -> None:
-    """Boot every node that is off, side by side, and wait until all are Ready and offer their GPUs.
+def all_of(state: State) -> list[Node]:
+    """The real nodes of a testbed."""
+    return [Node(state, index) for index in range(state.nodes)]
 
-    Raises:
-        TestbedError: a node was not Ready within two minutes.
-    """
-    for index in range(state.nodes):
-        if not is_on(Node(state, index)):
-            start(Node(state, index))
-    wait_ready(state)
+
+def start_all(state: State) -> None:
+    """Boot every node that is off; they come up side by side."""
+    for node in all_of(state):
+        if not is_on(node):
+            start(node)
 
 
 def get(state: State, name: str) -> Node:
@@ -192,8 +194,8 @@ def _write_identities(node: Node) -> None:
     kubeconfig.write(proxy, url, authority, "system:kube-proxy")
 
 
-def _mounts(node: Node) -> list[dict[str, object]]:
-    return node_config.mounts(node, None)
+def _mounts(node: Node) -> list[dict[str, Any]]:
+    return node_config.mounts(node, pytorch.folder())
 
 
 def _boot_config(node: Node, groups: Cgroups) -> dict[str, object]:
@@ -209,6 +211,6 @@ def _boot_config(node: Node, groups: Cgroups) -> dict[str, object]:
 def _boot_command(node: Node, config: Path) -> list[object]:
     """Enter the network namespace with nsenter: `ip netns exec` would remount /sys, which hides the cgroups."""
     enter = ["nsenter", f"--net=/run/netns/{node.state.plan.netns(node.index)}"]
-    unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--mount-proc"]
+    unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
     init = Path(__file__).with_name("node_init.py")
     return [*enter, *unshare, sys.executable, "-I", "-S", init, config]

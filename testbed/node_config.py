@@ -151,9 +151,9 @@ def _kube_proxy(node: Node) -> dict[str, Any]:
     }
 
 
-def mounts(node: Node, pytorch: Path | None) -> list[dict[str, Any]]:
+def mounts(node: Node, pytorch: Path) -> list[dict[str, Any]]:
     """What the node sees in place of the machine's folders and files."""
-    found = [
+    return [
         _mount(node.disk / "kubelet", "/var/lib/kubelet", shared=True),
         _mount(node.disk / "containerd", "/var/lib/containerd"),
         _mount(node.disk / "log-pods", "/var/log/pods"),
@@ -164,8 +164,8 @@ def mounts(node: Node, pytorch: Path | None) -> list[dict[str, Any]]:
         _mount(node.driver, _DRIVER),
         _mount(node.state.bulk / "shared", "/mnt/shared"),
         _mount(node.driver / "boot_id", "/proc/sys/kernel/random/boot_id"),
+        _mount(pytorch, "/opt/pytorch", read_only=True),
     ]
-    return found + ([_mount(pytorch, "/opt/pytorch", read_only=True)] if pytorch else [])
 
 
 def _mount(source: Path, target: str, **options: bool) -> dict[str, Any]:
