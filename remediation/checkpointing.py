@@ -13,7 +13,7 @@ from outrider.api.checkpoint import CheckpointRequest
 from outrider.api.core import Pod
 from outrider.api.gpunode import RankState
 from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION
-from outrider.api.remediation import AffectedJob, Phase, Remediation, RemediationStatus, StepName, StepState
+from outrider.api.remediation import AffectedJob, Remediation, RemediationStatus, Step, StepName, StepState
 from outrider.api.times import parse_rfc3339, rfc3339
 from remediation.decisions import Action, RequestCheckpoint
 from remediation.episodes import affected_jobs, merged
@@ -98,8 +98,9 @@ def _answer(job: AffectedJob, context: Context) -> Answer:
     reports = [(pod, context.world.ranks(pod)) for pod in pods]
     ranks = [rank for _, of_pod in reports for rank in of_pod]
     known = _learned(job, ranks)
-    if (other := _closed_elsewhere(job, context)) is not None:
-        return Answer(True, True, f"{where} was asked by {other}", known)
+    if (theirs := _ended_elsewhere(job, context)) is not None:
+        saved = theirs.state is StepState.DONE
+        return Answer(True, saved, f"{where} was asked by {job.checkpoint_request}: {theirs.proof}", known)
     if not _still_there(job, context.world):
         return Answer(True, False, f"{where}: its pods on {context.node} ended by themselves", known)
     if not ranks:
@@ -139,13 +140,16 @@ def _still_there(job: AffectedJob, world: World) -> bool:
     return any(pod is not None and alive(pod) for pod in pods)
 
 
-def _closed_elsewhere(job: AffectedJob, context: Context) -> str | None:
-    """Return the other episode whose request covers the job, once that one waits for answers no more."""
+def _ended_elsewhere(job: AffectedJob, context: Context) -> Step | None:
+    """Return the finished checkpoint rung of the other episode whose request covers the job.
+
+    Where that episode was cancelled in the middle, its request still stands on the pods and is waited for here.
+    """
     if job.checkpoint_request == context.episode.metadata.name:
         return None
     owner = context.world.remediations.get(job.checkpoint_request)
-    step = step_of(owner.status, StepName.CHECKPOINT) if owner and owner.status.phase is Phase.OPEN else None
-    return job.checkpoint_request if step is None or step.state is not StepState.RUNNING else None
+    step = step_of(owner.status, StepName.CHECKPOINT) if owner else None
+    return step if step and step.state is not StepState.RUNNING else None
 
 
 def _actions(context: Context) -> tuple[Action, ...]:
