@@ -307,7 +307,7 @@ def test_new_training_on_an_isolated_node_gets_a_new_episode_of_another_name():
 
 
 def test_the_name_follows_from_node_boot_and_cause():
-    fleet, name = sick_fleet()
+    _, name = sick_fleet()
     again, same = sick_fleet()
     assert name == same
     again.episodes.clear()
@@ -322,17 +322,19 @@ def handmade(name: str, **changes: object) -> Remediation:
     return replace(episode, metadata=replace(episode.metadata, name=name or right), **changes)
 
 
+def handmade_status(**changes: object) -> Remediation:
+    episode = handmade("")
+    return replace(episode, status=replace(episode.status, **changes))
+
+
+STEP = handmade("").status.steps[0]
 BAD_JOB = AffectedJob(namespace="team", name="train", uid="u", pods=["a"], pod_uids=[], ranks=[])
 NONSENSE = {
     "a name that does not follow": handmade("mine"),
-    "another node": (lambda e: replace(e, spec=replace(e.spec, node="n0")))(handmade("")),
-    "rungs out of order": (
-        lambda e: replace(e, status=replace(e.status, steps=[replace(e.status.steps[0], name=StepName.MOVE)]))
-    )(handmade("")),
-    "a time that is none": (
-        lambda e: replace(e, status=replace(e.status, steps=[replace(e.status.steps[0], started_at="noon")]))
-    )(handmade("")),
-    "lists of different length": (lambda e: replace(e, status=replace(e.status, jobs=[BAD_JOB])))(handmade("")),
+    "another node": handmade("", spec=replace(handmade("").spec, node="n0")),
+    "rungs out of order": handmade_status(steps=[replace(STEP, name=StepName.MOVE)]),
+    "a time that is none": handmade_status(steps=[replace(STEP, started_at="noon")]),
+    "lists of different length": handmade_status(jobs=[BAD_JOB]),
 }
 
 

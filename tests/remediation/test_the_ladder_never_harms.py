@@ -22,10 +22,13 @@ names = st.sampled_from(NODES)
 class Harmless(RuleBasedStateMachine):
     """Two jobs on four nodes, one spare; verdicts, blindness, people and crashes come at random."""
 
-    @initialize(mode=st.sampled_from(ActionMode), limit=st.integers(0, 3))
+    @initialize(mode=st.sampled_from([ActionMode.ENFORCE] * 4 + list(ActionMode)), limit=st.sampled_from([2, 3, 1, 0]))
     def begin(self, mode: ActionMode, limit: int) -> None:
         self.fleet = Fleet(RemediationConfig(mode=mode, budget=Budget(max_nodes=limit, max_percent=100)))
         self.fleet.add_nodes(*NODES).add_job("a", "n0", "n1").add_job("b", "n2", "n3")
+        self.fleet.train(1)
+        self.fleet.judge("n1")
+        self.work(crash=False, looks=2)
 
     @rule(name=names, verdict=st.sampled_from(Verdict), reason=st.sampled_from(["xid/79", "xid/48"]))
     def judge(self, name: str, verdict: Verdict, reason: str) -> None:
@@ -59,17 +62,19 @@ class Harmless(RuleBasedStateMachine):
     def protect(self, protect: bool) -> None:
         self.fleet.protected = {pod.metadata.uid for pod in self.fleet.pods.values()} if protect else set()
 
-    @rule(name=names)
-    def open(self, name: str) -> None:
-        self.fleet.open(name)
-
-    @precondition(lambda self: self.fleet.episodes)
-    @rule(data=st.data(), crash=st.booleans(), looks=st.integers(1, 4))
-    def look(self, data: st.DataObject, crash: bool, looks: int) -> None:
-        name = data.draw(st.sampled_from(sorted(self.fleet.episodes)))
-        for _ in range(looks):
+    @rule(crash=st.booleans(), looks=st.integers(1, 5))
+    def work(self, crash: bool, looks: int) -> None:
+        for name in NODES:
+            self.fleet.open(name)
+        for name in [episode.metadata.name for episode in self.fleet.world.open_episodes()] * looks:
             self.check(name, self.fleet.decide(name))
             self.fleet.look(name, crash=crash)
+
+    @rule()
+    def time_passes_under_a_working_controller(self) -> None:
+        for _ in range(4):
+            self.fleet.wait(1.0)
+            self.work(crash=False, looks=2)
 
     @precondition(lambda self: self.fleet.episodes)
     @rule(data=st.data())
