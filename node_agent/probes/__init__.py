@@ -1,1 +1,1 @@
-"""Probes: one file per source of evidence."""
+"""Sources of evidence, one file each; importing node_agent.probes.all registers them."""

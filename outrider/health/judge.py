@@ -146,5 +146,4 @@ def _message(decider: Evidence, gpus: Mapping[str, str], catalogue: Catalogue) -
     row = catalogue.of(decider.code)
     subject = gpus.get(decider.owner, decider.owner)
     where = f"{subject}: " if subject else ""
-    times = f", {decider.count} times" if decider.count > 1 else ""
-    return f"{where}{row.meaning} ({decider.code}{times}). Next: {row.advice}."
+    return f"{where}{row.meaning} ({decider.code}). Next: {row.advice}."

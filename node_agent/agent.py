@@ -1,0 +1,111 @@
+"""The agent's centre: takes reports in, judges, keeps the memory saved, and has changes published."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from node_agent.judging import Announced, Rules, absorb, conclude
+from node_agent.metrics import GPU_SCORE, NODE_SCORE, NODE_VERDICT
+from node_agent.probes.report import Report
+from node_agent.publisher import Known
+from node_agent.state import Store, worth_saving
+from outrider.api.gpunode import RankState, Verdict
+from outrider.health.judge import Judgement
+
+_LOG: Final = logging.getLogger(__name__)
+_CURSOR_SECONDS: Final = 10.0  # how much harmless kernel log is read again after a crash
+
+
+class Agent:
+    """Holds the memory. ``changed(force)`` is called after each change that others should see."""
+
+    def __init__(self, store: Store, rules: Rules, probes: set[str], changed: Callable[[bool], None]) -> None:
+        self._store = store
+        self._rules = rules
+        self._silent = set(probes)
+        self._changed = changed
+        self._memory = self._saved = store.load()
+        self._judgement = conclude(self._memory, time.time(), rules)
+        self._ranks: list[RankState] = []
+        self._unsaved = asyncio.Event()
+
+    def known(self) -> Known | None:
+        """Return what to publish; None until every probe has spoken, so that a start never looks like a recovery."""
+        if self._silent:
+            return None
+        return Known(memory=self._memory, judgement=self._judgement, ranks=self._ranks)
+
+    def waits_for(self) -> set[str]:
+        """Return the probes that have not reported yet."""
+        return set(self._silent)
+
+    def take(self, name: str, report: Report) -> None:
+        """Take in the report of a probe."""
+        first = name in self._silent
+        self._silent.discard(name)
+        self._memory = absorb(self._memory, name, report, time.time(), self._rules)
+        if worth_saving(self._saved, self._memory):
+            self._unsaved.set()
+        if self._judge() or first:
+            self._changed(False)
+
+    def take_ranks(self, ranks: list[RankState], pressing: bool) -> None:
+        """Take in the states of all ranks on the node; pressing ones are published at once, the others too, once."""
+        self._ranks = ranks
+        self._changed(not pressing)
+
+    def announced(self, announced: Announced) -> None:
+        """Remember what users were told."""
+        self._memory = msgspec.structs.replace(self._memory, announced=announced)
+        self._unsaved.set()
+
+    def _judge(self) -> bool:
+        before, self._judgement = self._judgement, conclude(self._memory, time.time(), self._rules)
+        _measure(self._judgement)
+        if before.node != self._judgement.node:
+            opinion = self._judgement.node
+            details = {"verdict": opinion.verdict, "score": opinion.score, "reason": opinion.reason}
+            _LOG.info("verdict", extra={**details, "health": opinion.health, "text": self._judgement.message})
+        return before != self._judgement
+
+    async def judge_on(self, period_seconds: float) -> None:
+        """Judge again and again until cancelled: time alone settles and fades evidence."""
+        while True:
+            await asyncio.sleep(period_seconds)
+            if self._judge():
+                self._changed(False)
+
+    async def save_on(self) -> None:
+        """Save the memory whenever a restart would lose something, and once in a while its place in the log."""
+        while True:
+            try:
+                async with asyncio.timeout(_CURSOR_SECONDS):
+                    await self._unsaved.wait()
+            except TimeoutError:
+                if self._memory.sequence == self._saved.sequence:
+                    continue
+            self._unsaved.clear()
+            await self._save()
+
+    async def _save(self) -> None:
+        memory = self._memory
+        try:
+            await asyncio.to_thread(self._store.save, memory)
+        except OSError as error:
+            _LOG.warning("memory not saved: a restart may lose evidence", extra={"why": str(error)})
+            await asyncio.sleep(_CURSOR_SECONDS)
+            self._unsaved.set()
+            return
+        self._saved = memory
+
+
+def _measure(judgement: Judgement) -> None:
+    NODE_SCORE.set(judgement.node.score)
+    for verdict in Verdict:
+        NODE_VERDICT.labels(verdict).set(1 if judgement.node.verdict is verdict else 0)
+    for uuid, opinion in judgement.gpus.items():
+        GPU_SCORE.labels(uuid).set(opinion.score)

@@ -1,0 +1,117 @@
+"""The agent's memory and how a report changes it. Pure: (memory, report, now) in, memory out."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from node_agent.inventory import GPURecord, match
+from node_agent.probes.report import KernelPosition, Report
+from node_agent.readings import SOURCE, judge_snapshot
+from outrider.api.gpunode import Verdict
+from outrider.health.catalogue import Catalogue
+from outrider.health.clearing import after_boot, after_reading, after_time
+from outrider.health.findings import Evidence, Key, bounded, merge, renamed, seen
+from outrider.health.judge import Judgement, judge
+
+_ADDRESSES_MAX: Final = 64  # PCI addresses remembered; no node has more GPUs
+
+
+class Announced(msgspec.Struct, frozen=True):
+    """The last change that users were told of, so that a restart does not tell it again."""
+
+    verdict: Verdict = Verdict.NONE
+    reason: str = ""
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the agent knows; saved over restarts and reboots."""
+
+    boot_id: str = ""
+    sequence: int = -1
+    """Last kernel log record of this boot that has been taken in."""
+    findings: list[Evidence] = []
+    inventory: list[GPURecord] = []
+    addresses: dict[str, str] = {}
+    """Subject id of a PCI address to UUID."""
+    driver_version: str = ""
+    announced: Announced = Announced()
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What judging needs beside the memory."""
+
+    catalogue: Catalogue
+    clear_dwell_seconds: float
+    expected_gpus: int
+
+
+def absorb(memory: Memory, name: str, report: Report, now: float, rules: Rules) -> Memory:
+    """Return the memory after the report of the probe ``name``."""
+    if report.position is not None:
+        memory = _at(memory, report.position, rules.catalogue)
+    findings = merge(_by_key(memory.findings), _new(memory, report))
+    memory = _positioned(memory, report)
+    if report.snapshot is not None:
+        memory, findings = _after_snapshot(memory, findings, report, now, rules)
+    elif report.blind:
+        findings = after_reading(findings, name, [], set(), now, rules.clear_dwell_seconds)
+    findings = _after_blindness(findings, name, report.blind, now, rules)
+    findings = renamed(after_time(findings, rules.catalogue, now), memory.addresses)
+    return msgspec.structs.replace(memory, findings=list(bounded(findings, rules.catalogue).values()))
+
+
+def conclude(memory: Memory, now: float, rules: Rules) -> Judgement:
+    """Return what the memory's findings mean at ``now``."""
+    names = {record.uuid: f"GPU {record.index} ({record.uuid})" for record in memory.inventory}
+    return judge(memory.findings, names, now, rules.catalogue)
+
+
+def _at(memory: Memory, position: KernelPosition, catalogue: Catalogue) -> Memory:
+    """Forget what a reboot repaired, and where the log before it ended."""
+    if position.boot_id == memory.boot_id:
+        return msgspec.structs.replace(memory, sequence=-1) if position.restarted else memory
+    kept = after_boot(_by_key(memory.findings), catalogue) if memory.boot_id else _by_key(memory.findings)
+    return msgspec.structs.replace(memory, boot_id=position.boot_id, sequence=-1, findings=list(kept.values()))
+
+
+def _new(memory: Memory, report: Report) -> Iterable[Evidence]:
+    return (sighting.evidence for sighting in report.sightings if sighting.sequence > memory.sequence)
+
+
+def _positioned(memory: Memory, report: Report) -> Memory:
+    sequence = max(memory.sequence, report.position.sequence if report.position else -1)
+    addresses = memory.addresses
+    if report.addresses:
+        addresses = dict(list({**addresses, **report.addresses}.items())[-_ADDRESSES_MAX:])
+    return msgspec.structs.replace(memory, sequence=sequence, addresses=addresses)
+
+
+def _after_snapshot(
+    memory: Memory, findings: Mapping[Key, Evidence], report: Report, now: float, rules: Rules
+) -> tuple[Memory, dict[Key, Evidence]]:
+    assert report.snapshot is not None  # noqa: S101 - the caller has looked
+    matched = match(report.snapshot, memory.inventory, rules.expected_gpus)
+    readings = judge_snapshot(report.snapshot, matched, rules.expected_gpus, now)
+    memory = msgspec.structs.replace(
+        memory,
+        inventory=sorted(matched.records.values(), key=lambda record: (record.index, record.uuid)),
+        addresses=memory.addresses
+        | {f"pci:{record.pci_address}": record.uuid for record in matched.records.values() if record.pci_address},
+        driver_version=report.snapshot.driver_version or memory.driver_version,
+    )
+    present = {*matched.records, *matched.read, *matched.hung, ""}
+    kept = {key: known for key, known in findings.items() if known.source != SOURCE or known.owner in present}
+    return memory, after_reading(kept, SOURCE, readings.bad, readings.readable, now, rules.clear_dwell_seconds)
+
+
+def _after_blindness(
+    findings: Mapping[Key, Evidence], name: str, blind: str, now: float, rules: Rules
+) -> dict[Key, Evidence]:
+    source = f"monitor:{name}"
+    bad = [seen("monitor/blind", now, subject_id=name, line=f"probe {name}: {blind}", source=source)] if blind else []
+    return after_reading(findings, source, bad, {""}, now, rules.clear_dwell_seconds)
+
+
+def _by_key(findings: Iterable[Evidence]) -> dict[Key, Evidence]:
+    return {evidence.key: evidence for evidence in findings}

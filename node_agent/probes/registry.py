@@ -1,0 +1,105 @@
+"""The collector pattern: one file per probe, one line to register it, one runner that keeps them apart.
+
+A probe that hangs, fails or lies about its form never delays another: each runs in its own task under its own time
+limit, and its silence is itself a finding, ``monitor/blind``.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from node_agent.config import Config
+from node_agent.metrics import PROBE_SECONDS, PROBE_SUCCESS
+from node_agent.probes.report import Report
+
+_LOG: Final = logging.getLogger(__name__)
+_QUIET_SECONDS: Final = 1.0  # how often a probe that has nothing to say still says that it works
+
+
+class NoData(Exception):
+    """There is nothing to read on this machine; neither success nor fault."""
+
+
+class Probe(Protocol):
+    """One source of evidence."""
+
+    period_seconds: float
+    timeout_seconds: float
+    wake: asyncio.Event | None
+    """Set by the probe when it can be read before the period is over."""
+
+    async def read(self) -> Report:
+        """Return what is there to see now. Raises NoData, or anything else where it can't see."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files and processes."""
+        ...
+
+
+Factory = Callable[[Config], Probe]
+_FACTORIES: dict[str, Factory] = {}
+
+
+def probe(name: str) -> Callable[[Factory], Factory]:
+    """Register what builds the probe of this name. Raises ValueError where the name is taken."""
+
+    def register(factory: Factory) -> Factory:
+        if name in _FACTORIES:
+            raise ValueError(f"probe {name}: registered twice")
+        _FACTORIES[name] = factory
+        return factory
+
+    return register
+
+
+def build(config: Config) -> dict[str, Probe]:
+    """Return the probes that the configuration leaves on, by name."""
+    return {name: factory(config) for name, factory in _FACTORIES.items() if name not in config.disabled_probes}
+
+
+async def run(name: str, source: Probe, sink: Callable[[str, Report], None]) -> None:
+    """Read one probe until cancelled and hand every report that says something to ``sink``."""
+    told = float("-inf")
+    try:
+        while True:
+            report = await _read(name, source)
+            if report.speaks or time.monotonic() - told >= _QUIET_SECONDS:
+                sink(name, report)
+                told = time.monotonic()
+            await _pause(source)
+    finally:
+        await source.close()
+
+
+async def _read(name: str, source: Probe) -> Report:
+    started = time.monotonic()
+    try:
+        async with asyncio.timeout(source.timeout_seconds):
+            report = await source.read()
+    except NoData as nothing:
+        _LOG.debug("probe has no data", extra={"probe": name, "why": str(nothing)})
+        report = Report()
+    except TimeoutError:
+        report = Report(blind=f"no answer within {source.timeout_seconds:g} s")
+    except Exception as error:  # noqa: BLE001 - task supervisor: whatever one probe raises must not stop the others
+        report = Report(blind=f"{type(error).__name__}: {error}")
+    PROBE_SECONDS.labels(name).observe(time.monotonic() - started)
+    PROBE_SUCCESS.labels(name).set(0 if report.blind else 1)
+    if report.blind:
+        _LOG.warning("probe is blind", extra={"probe": name, "why": report.blind})
+    return report
+
+
+async def _pause(source: Probe) -> None:
+    if source.wake is None:
+        await asyncio.sleep(source.period_seconds)
+        return
+    try:
+        async with asyncio.timeout(source.period_seconds):
+            await source.wake.wait()
+    except TimeoutError:
+        return
+    source.wake.clear()

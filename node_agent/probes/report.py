@@ -1,0 +1,41 @@
+"""What one reading of a probe brings: what happened, what holds now, and whether the probe could see."""
+
+import msgspec
+
+from node_agent.probes.nvml_wire import Snapshot
+from outrider.health.findings import Evidence
+
+
+class KernelPosition(msgspec.Struct, frozen=True):
+    """How far the kernel log has been read: boot and sequence number, -1 where nothing was new."""
+
+    boot_id: str
+    sequence: int = -1
+    restarted: bool = False
+    """The log began anew in the same boot: a file that was cut short."""
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """A line of the kernel log that says something: its sequence number and what it says."""
+
+    sequence: int
+    evidence: Evidence
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """One reading. ``blind`` says why the probe could not see; then the rest is what it saw nevertheless."""
+
+    sightings: tuple[Sighting, ...] = ()
+    """Things that happened once each, GPUs named by PCI address (``pci:00000000:19:00``) where that is all we know."""
+    addresses: dict[str, str] = {}
+    """PCI address to UUID, where the kernel log itself told."""
+    position: KernelPosition | None = None
+    snapshot: Snapshot | None = None
+    """All GPUs as NVML shows them now."""
+    blind: str = ""
+
+    @property
+    def speaks(self) -> bool:
+        """True where the report holds more than the fact that the probe works."""
+        restarted = self.position is not None and self.position.restarted
+        return bool(self.sightings or self.addresses or self.snapshot or self.blind or restarted)

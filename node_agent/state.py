@@ -1,0 +1,62 @@
+"""Keeps the agent's memory on the node's disk, so that neither a restart nor a reboot loses evidence."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from node_agent.judging import Memory
+
+_LOG: Final = logging.getLogger(__name__)
+_FILE: Final = "memory.json"
+_BYTES_MAX: Final = 4 * 1024 * 1024  # 128 findings and 64 GPUs have well under 200 KiB
+
+
+class Store:
+    """One JSON file in a folder, replaced as a whole so that a crash leaves the old or the new one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _FILE
+
+    def load(self) -> Memory:
+        """Return the memory saved last; an empty one where there is none or it can't be read.
+
+        A file that can't be read is moved aside: the evidence of this boot comes again from the kernel log.
+        """
+        try:
+            with self._path.open("rb") as file:
+                return msgspec.json.decode(file.read(_BYTES_MAX), type=Memory)
+        except FileNotFoundError:
+            return Memory()
+        except (OSError, msgspec.DecodeError) as error:
+            _LOG.warning("saved memory is unusable, starting anew", extra={"path": str(self._path), "why": str(error)})
+            self._move_aside()
+            return Memory()
+
+    def _move_aside(self) -> None:
+        try:
+            self._path.rename(self._path.with_suffix(".unusable"))
+        except OSError as error:
+            _LOG.warning("could not move it aside", extra={"path": str(self._path), "why": str(error)})
+
+    def save(self, memory: Memory) -> None:
+        """Write the memory. Raises OSError."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            file.write(msgspec.json.encode(memory))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(self._path)
+
+
+def worth_saving(before: Memory, after: Memory) -> bool:
+    """True where a restart would lose something; that a state is still there, or a log line was harmless, is not."""
+    return _essence(before) != _essence(after)
+
+
+def _essence(memory: Memory) -> tuple[object, ...]:
+    findings = sorted((evidence.key, evidence.count) for evidence in memory.findings)
+    return (memory.boot_id, findings, memory.inventory, memory.addresses, memory.announced)
