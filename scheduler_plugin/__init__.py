@@ -1,1 +1,1 @@
-"""Scheduler extender and gang planner."""
+"""Scheduler extender and gang planner: runs beside a kube-scheduler of its own."""

@@ -60,24 +60,19 @@ PRESETS: Final[Mapping[str, Levels]] = {
 }
 
 
-def levels_from(preset: str, own: Sequence[Level] = ()) -> Levels:
-    """Return the levels to use: the cluster's own list where it has one, else the preset's.
+def levels_from(preset: str, labels: Sequence[str] = ()) -> Levels:
+    """Return the levels to use: the cluster's own labels, top to bottom, where it lists any, else the preset's.
 
-    Raises ValueError that names the known presets, or the label or name that the own list repeats.
+    A level of one's own is named by the last part of its label. Raises ValueError that names the known presets, or
+    the label that is listed twice.
     """
-    if own:
-        return _distinct(tuple(own))
+    if labels:
+        repeated = sorted({label for label in labels if labels.count(label) > 1})
+        if repeated:
+            raise ValueError(f"topology labels repeat {', '.join(repeated)}: each level needs its own label")
+        return tuple(Level(label.rpartition("/")[2], label) for label in labels)
     try:
         return PRESETS[preset]
     except KeyError:
-        raise ValueError(
-            f"unknown topology preset {preset!r}: use one of {', '.join(PRESETS)}, or list levels"
-        ) from None
-
-
-def _distinct(levels: Levels) -> Levels:
-    for values in ([level.name for level in levels], [level.label for level in levels]):
-        repeated = sorted({value for value in values if values.count(value) > 1})
-        if repeated:
-            raise ValueError(f"topology levels repeat {', '.join(repeated)}: each level needs its own name and label")
-    return levels
+        known = ", ".join(PRESETS)
+        raise ValueError(f"unknown topology preset {preset!r}: use one of {known}, or list the labels") from None

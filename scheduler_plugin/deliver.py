@@ -1,0 +1,165 @@
+"""Writes of the planner: the placement, then the pods. Each is conditional, so that repeating one harms nothing."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from outrider.api.core import Pod
+from outrider.api.gangplacement import GangPlacement, GangPlacementSpec, GangPlacementStatus
+from outrider.api.meta import ObjectMeta, OwnerReference
+from outrider.api.names import GANG_GATE, TRACEPARENT_ANNOTATION, WHY_ANNOTATION
+from outrider.kube.client import Client, PatchType
+from outrider.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from outrider.kube.kinds import GANGPLACEMENTS, PODS
+from outrider.telemetry import traces
+from scheduler_plugin.constraints import required_terms
+from scheduler_plugin.members import GangState
+from scheduler_plugin.metrics import UNGATED_PODS
+
+_LOG: Final = logging.getLogger(__name__)
+_AT_ONCE: Final = 16  # requests in flight: more only queue up in the API server
+_WHY_PATH: Final = f"/metadata/annotations/{WHY_ANNOTATION.replace('/', '~1')}"
+
+Patch = list[dict[str, Any]]
+
+
+async def write_placement(client: Client, gang: GangState, size: int, status: GangPlacementStatus) -> GangPlacement:
+    """Write the plan and return it as stored.
+
+    Raises Conflict where another planner, or a person, changed it since it was read: nothing is written then.
+    """
+    placement = gang.placement or await _created(client, gang, size)
+    stored = msgspec.structs.replace(placement, status=status)
+    return await client.replace(GANGPLACEMENTS, placement.metadata.name, stored, gang.namespace, "status")
+
+
+async def _created(client: Client, gang: GangState, size: int) -> GangPlacement:
+    name = placement_name(gang.job)
+    owner = msgspec.structs.replace(gang.job, controller=True, block_owner_deletion=False)
+    new = GangPlacement(
+        metadata=ObjectMeta(name=name, namespace=gang.namespace, owner_references=[owner]),
+        spec=GangPlacementSpec(job_kind=gang.job.kind, job_name=gang.job.name, job_uid=gang.job.uid, size=size),
+    )
+    try:
+        return await client.create(GANGPLACEMENTS, new, gang.namespace)
+    except AlreadyExists:
+        there = await client.get(GANGPLACEMENTS, name, gang.namespace)
+        if there.spec.job_uid == gang.job.uid:
+            raise Conflict(f"{gang.namespace}/{name} exists and is not in the cache yet") from None
+        await client.delete(GANGPLACEMENTS, name, gang.namespace, there.metadata.uid)
+        return await client.create(GANGPLACEMENTS, new, gang.namespace)
+
+
+def placement_name(job: OwnerReference) -> str:
+    """Return the name of a job's placement."""
+    return f"{job.kind}-{job.name}".lower()
+
+
+async def release(client: Client, pods: Iterable[tuple[Pod, Sequence[str]]], why: str) -> list[Pod]:
+    """Pin each pod to its nodes and lift its gate, in one request; return the pods as stored.
+
+    A pod that changed meanwhile (its gate is gone, or it is another pod of that name) is left as it is: its own watch
+    event brings the gang up again.
+    """
+    stored = await _each(pods, lambda entry: _release(client, entry[0], entry[1], why))
+    return [pod for pod in stored if pod is not None]
+
+
+async def _release(client: Client, pod: Pod, nodes: Sequence[str], why: str) -> Pod | None:
+    with traces.span(
+        "planner.ungate", pod.metadata.annotations.get(TRACEPARENT_ANNOTATION, ""), pod=pod.key, node=nodes[0]
+    ):
+        try:
+            stored = await _patched(client, pod, release_patch(pod, nodes, why), PatchType.JSON)
+        except (Invalid, NotFound, Conflict) as error:
+            _LOG.info("gate not lifted: %s", error, extra={"pod": pod.key})
+            return None
+    UNGATED_PODS.inc()
+    return stored
+
+
+async def _patched(client: Client, pod: Pod, patch: object, patch_type: PatchType) -> Pod:
+    return await client.patch(PODS, pod.metadata.name, patch, patch_type, pod.metadata.namespace)
+
+
+def release_patch(pod: Pod, nodes: Sequence[str], why: str) -> Patch:
+    """Return the JSON patch that pins a pod and lifts its gate; its tests fail where either was done before."""
+    gate = next(index for index, gate in enumerate(pod.spec.scheduling_gates) if gate.name == GANG_GATE)
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
+        {"op": "test", "path": f"/spec/schedulingGates/{gate}/name", "value": GANG_GATE},
+        *_pin(pod, nodes),
+        *_note(pod, why),
+        {"op": "remove", "path": f"/spec/schedulingGates/{gate}"},
+    ]
+
+
+def _pin(pod: Pod, nodes: Sequence[str]) -> Patch:
+    affinity = dict(pod.spec.affinity)
+    unchanged: Patch = [{"op": "test", "path": "/spec/affinity", "value": pod.spec.affinity}] if affinity else []
+    own = required_terms(affinity)
+    terms = [_only(node) for node in nodes] if own is None else [_and_only(term, nodes[0]) for term in own]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    affinity["nodeAffinity"] = {**(affinity.get("nodeAffinity") or {}), **required}
+    return [*unchanged, {"op": "add", "path": "/spec/affinity", "value": affinity}]
+
+
+def _only(node: str) -> dict[str, Any]:
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+
+
+def _and_only(term: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """Narrow a term of the user's: a gated pod's terms may get requirements, but no further terms (KEP-3838)."""
+    return {**term, "matchFields": [*(term.get("matchFields") or []), *_only(node)["matchFields"]]}
+
+
+def _note(pod: Pod, why: str) -> Patch:
+    if pod.metadata.annotations:
+        return [{"op": "add", "path": _WHY_PATH, "value": why}]
+    return [{"op": "add", "path": "/metadata/annotations", "value": {WHY_ANNOTATION: why}}]
+
+
+async def tell(client: Client, pods: Iterable[Pod], why: str) -> None:
+    """Write on each pod why it waits. A pod that is gone is skipped."""
+    silent = [pod for pod in pods if pod.metadata.annotations.get(WHY_ANNOTATION) != why]
+    await _each(silent, lambda pod: _tell(client, pod, why))
+
+
+async def _tell(client: Client, pod: Pod, why: str) -> None:
+    patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {WHY_ANNOTATION: why}}}
+    try:
+        await _patched(client, pod, patch, PatchType.MERGE)
+    except (NotFound, Conflict, Invalid) as error:
+        _LOG.info("pod not told why it waits: %s", error, extra={"pod": pod.key})
+
+
+async def evict(client: Client, pod: Pod) -> None:
+    """Evict a pod that never started: its controller makes a new one, which can still be pinned elsewhere."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.metadata.uid}},
+    }
+    try:
+        await client.create(PODS, body, pod.metadata.namespace, "eviction", pod.metadata.name)
+    except (NotFound, Conflict) as error:
+        _LOG.info("pod not evicted: %s", error, extra={"pod": pod.key})
+
+
+async def _each(items: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> list[Any]:
+    """Do the work on every item, a few at a time; the first failure is raised once the others have ended."""
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: Any) -> Any:
+        async with turns:
+            return await work(item)
+
+    results = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    if failures:
+        raise failures[0]
+    return results

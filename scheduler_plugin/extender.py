@@ -1,0 +1,132 @@
+"""The extender's HTTP side. Handlers read the body, call a pure decision on the last snapshot, and answer.
+
+They never await the API server, so kube-scheduler, which waits for us pod by pod, never waits for it either.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+
+from outrider.api.core import Pod
+from outrider.api.names import TRACEPARENT_ANNOTATION
+from outrider.telemetry import traces
+from outrider.workloads import BadQuantity
+from scheduler_plugin import wire
+from scheduler_plugin.decide import Decision, decide
+from scheduler_plugin.members import managed
+from scheduler_plugin.metrics import REFUSED_NODES, REQUEST_SECONDS
+from scheduler_plugin.preempt import preempt
+from scheduler_plugin.prioritize import prioritize
+from scheduler_plugin.snapshot import Snapshot
+
+_LOG: Final = logging.getLogger(__name__)
+# Full Node objects take some 16 KiB each: room for the 5,000 nodes that Kubernetes supports in one cluster.
+_LARGEST_BODY_BYTES: Final = 128 * 1024 * 1024
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Extender:
+    """Answers filter, prioritize and preempt from the snapshot that ``snapshot`` returns at that moment.
+
+    ``clock`` gives seconds since 1970; ``deadline_seconds`` bounds the wait for a request's body.
+    """
+
+    def __init__(
+        self, snapshot: Callable[[], Snapshot], *, deadline_seconds: float = 0.5, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._snapshot, self._deadline_seconds, self._clock = snapshot, deadline_seconds, clock
+
+    def application(self) -> web.Application:
+        """Return the application to serve."""
+        application = web.Application(client_max_size=_LARGEST_BODY_BYTES, middlewares=[_answer_errors])
+        application.router.add_post("/filter", self.filter)
+        application.router.add_post("/prioritize", self.prioritize)
+        application.router.add_post("/preempt", self.preempt)
+        return application
+
+    async def filter(self, request: web.Request) -> web.Response:
+        """Answer an ExtenderArgs with an ExtenderFilterResult."""
+        args, pod = self._args(await self._body(request))
+        names = wire.node_names(args)
+        if not managed(pod):
+            return _json(_result(args, names, decide(pod, names, self._snapshot(), self._clock())))
+        with traces.span(
+            "extender.filter", pod.metadata.annotations.get(TRACEPARENT_ANNOTATION, ""), pod=pod.key, offered=len(names)
+        ) as span:
+            decision = decide(pod, names, self._snapshot(), self._clock())
+            span.set_attribute("allowed", len(decision.allowed))
+            return _json(_result(args, names, decision))
+
+    async def prioritize(self, request: web.Request) -> web.Response:
+        """Answer an ExtenderArgs with a HostPriorityList."""
+        args, pod = self._args(await self._body(request))
+        return _json(prioritize(pod, wire.node_names(args), self._snapshot(), self._clock()))
+
+    async def preempt(self, request: web.Request) -> web.Response:
+        """Answer an ExtenderPreemptionArgs with an ExtenderPreemptionResult."""
+        args = wire.decode_preemption(await self._body(request))
+        kept = preempt(_present(args.pod), args.candidates(), self._snapshot(), self._clock())
+        return _json(wire.PreemptionResult(kept))
+
+    async def _body(self, request: web.Request) -> bytes:
+        async with asyncio.timeout(self._deadline_seconds):
+            return await request.read()
+
+    def _args(self, body: bytes) -> tuple[wire.Args, Pod]:
+        args = wire.decode_args(body)
+        return args, _present(args.pod)
+
+
+def _present(pod: Pod | None) -> Pod:
+    if pod is None:
+        raise wire.BadRequest("no Pod in the request")
+    return pod
+
+
+def _result(args: wire.Args, names: list[str], decision: Decision) -> wire.FilterResult:
+    for reason, nodes in Counter([*decision.failed.values(), *decision.unresolvable.values()]).items():
+        REFUSED_NODES.labels(reason).inc(nodes)
+    if args.node_names is not None or args.nodes is None:
+        return wire.FilterResult(None, decision.allowed, decision.failed, decision.unresolvable)
+    allowed = set(decision.allowed)
+    kept = [item for name, item in zip(names, args.nodes.items or [], strict=True) if name in allowed]
+    return wire.FilterResult(wire.NodeList(kept), None, decision.failed, decision.unresolvable)
+
+
+def _json(answer: object) -> web.Response:
+    return web.Response(body=wire.encode(answer), content_type="application/json")
+
+
+@web.middleware
+async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn what is wrong with a request into a 4xx that says it, and measure every answer."""
+    started = time.perf_counter()
+    status = 500
+    try:
+        response = await handler(request)
+        status = response.status
+    except (wire.BadRequest, BadQuantity) as error:
+        status, response = 400, _refusal(request, 400, str(error))
+    except TimeoutError:
+        status, response = 408, _refusal(request, 408, "the request's body did not arrive in time")
+    except web.HTTPException as error:
+        status = error.status
+        raise
+    finally:
+        REQUEST_SECONDS.labels(_verb(request), str(status)).observe(time.perf_counter() - started)
+    return response
+
+
+def _refusal(request: web.Request, status: int, reason: str) -> web.Response:
+    _LOG.warning("refused a request to %s: %s", request.path, reason)
+    return web.Response(status=status, text=f"{reason}\n")
+
+
+def _verb(request: web.Request) -> str:
+    return request.path.strip("/") if request.match_info.http_exception is None else "unknown"

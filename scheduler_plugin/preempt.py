@@ -1,0 +1,38 @@
+"""Preempt: kube-scheduler's dry run does not ask filter, so candidates may be nodes that we refuse: drop those."""
+
+from collections.abc import Mapping
+
+from outrider.api.core import Pod
+from outrider.workloads import GPU
+from scheduler_plugin.decide import ask_of, target_of
+from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.wire import MetaVictims
+
+
+def preempt(pod: Pod, candidates: Mapping[str, MetaVictims], snapshot: Snapshot, now: float) -> dict[str, MetaVictims]:
+    """Return the candidates that may be preempted at ``now`` (seconds since 1970). Raises BadQuantity.
+
+    Dropped are: nodes with unhealthy hardware or outside the pod's plan, nodes where other gangs hold what the victims
+    would free, candidates without a victim (nothing to gain: filter refused them for a reason of ours), and those
+    that would kill one rank of a gang and so stop all of it.
+    """
+    ask = ask_of(pod)
+    if not ask.needs_gpu:
+        return {name: victims for name, victims in candidates.items() if victims.pods}
+    plan = snapshot.plan_of(ask.job_uid) if ask.job_uid else None
+    target = target_of(plan, ask, snapshot.nodes, now) if plan and ask.pod_uid in plan.ranks else ""
+    return {
+        name: victims
+        for name, victims in candidates.items()
+        if victims.pods
+        and (name == target if ask.job_uid else True)
+        and _allowed(name, ask.gpus, ask.job_uid, snapshot, now)
+        and not any(snapshot.in_gang(victim.uid) for victim in victims.pods)
+    }
+
+
+def _allowed(name: str, gpus: int, job_uid: str, snapshot: Snapshot, now: float) -> bool:
+    view = snapshot.nodes.get(name)
+    if view is None or view.refusal(now):
+        return False
+    return gpus <= view.gpus - view.held_for_others(job_uid, GPU)

@@ -1,0 +1,90 @@
+"""How many pods of each kind fit on which nodes, by everything that kube-scheduler and health would hold against it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from scheduler_plugin.constraints import selects, untolerated
+from scheduler_plugin.members import Member
+from scheduler_plugin.nodes import NodeView
+from scheduler_plugin.snapshot import Snapshot
+
+
+class Room:
+    """Room for one gang's members on one snapshot; ``use`` takes from it, so it belongs to one plan only."""
+
+    def __init__(
+        self, snapshot: Snapshot, job_uid: str, members: Iterable[Member], excluded: frozenset[str], now: float
+    ) -> None:
+        kinds: defaultdict[bytes, list[Member]] = defaultdict(list)
+        for one in members:
+            kinds[one.shape()].append(one)
+        self.kinds = list(kinds.values())
+        self._free: dict[str, dict[str, int]] = {}
+        self._snapshot, self._job_uid = snapshot, job_uid
+        self._eligible = {
+            shape: {
+                view.name: view
+                for view in snapshot.nodes.values()
+                if view.name not in excluded and eligible(view, kind[0], now)
+            }
+            for shape, kind in kinds.items()
+        }
+
+    def slots(self) -> list[dict[str, int]]:
+        """Return for each kind of member how many fit on each node, nodes with no room left out."""
+        found = []
+        for kind in self.kinds:
+            counts = ((view.name, self._count(view, kind[0])) for view in self._eligible[kind[0].shape()].values())
+            found.append({name: count for name, count in counts if count > 0})
+        return found
+
+    def fitting(self, one: Member) -> Iterator[NodeView]:
+        """Yield the nodes that have room for the member."""
+        return (view for view in self._eligible[one.shape()].values() if fits(one, self._room(view)))
+
+    def use(self, view: NodeView, one: Member) -> None:
+        """Take the member's requests from the node."""
+        room = self._room(view)
+        for name, amount in one.requests.items():
+            room[name] = room.get(name, 0) - amount
+
+    def first_fit(self, members: Sequence[Member], names: Iterable[str]) -> dict[str, str] | None:
+        """Return a node for each member by pod UID, each on the first node with room; None where one has none.
+
+        What was taken on the way is given back in that case.
+        """
+        allowed = [self._snapshot.nodes[name] for name in names]
+        before = {view.name: dict(self._room(view)) for view in allowed}
+        nodes: dict[str, str] = {}
+        for one in members:
+            able = self._eligible[one.shape()]
+            view = next((view for view in allowed if view.name in able and fits(one, self._room(view))), None)
+            if view is None:
+                self._free |= before
+                return None
+            nodes[one.uid] = view.name
+            self.use(view, one)
+        return nodes
+
+    def _room(self, view: NodeView) -> dict[str, int]:
+        if view.name not in self._free:
+            self._free[view.name] = view.room(self._job_uid)
+        return self._free[view.name]
+
+    def _count(self, view: NodeView, one: Member) -> int:
+        room = self._room(view)
+        return min((room.get(name, 0) // amount for name, amount in one.requests.items() if amount), default=0)
+
+
+def eligible(view: NodeView, one: Member, now: float) -> bool:
+    """Return whether the node may take the member at ``now`` (seconds since 1970), whatever is free on it."""
+    if one.gpus and view.refusal(now):
+        return False
+    if untolerated(view.taints, one.tolerations, cordoned=view.cordoned):
+        return False
+    return selects(one.node_selector, one.affinity, view.name, view.labels)
+
+
+def fits(one: Member, room: Mapping[str, int]) -> bool:
+    """Return whether the room covers the member's requests."""
+    return all(room.get(name, 0) >= amount for name, amount in one.requests.items())

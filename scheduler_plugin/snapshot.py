@@ -1,0 +1,43 @@
+"""What decisions read: nodes and plans at one moment. Never changed after it is made, so threads may share it."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from outrider.api.gangplacement import GangPlacement, PlacementState, RankAssignment
+from outrider.topology.domains import Path
+from scheduler_plugin.nodes import NodeView
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A gang's placement, ready for look-ups by pod UID."""
+
+    placement: GangPlacement
+    ranks: Mapping[str, RankAssignment]
+
+    @property
+    def planned(self) -> bool:
+        """False while the gang still waits."""
+        return self.placement.status.state is not PlacementState.WAITING
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The cluster. ``plans`` by job UID; ``leaf_gpus`` are thousandths in use under each leaf's path."""
+
+    nodes: Mapping[str, NodeView] = {}
+    plans: Mapping[str, Plan] = {}
+    leaf_gpus: Mapping[Path, int] = {}
+
+    def plan_of(self, job_uid: str) -> Plan | None:
+        """Return the job's plan, None while it has none that holds."""
+        plan = self.plans.get(job_uid)
+        return plan if plan is not None and plan.planned else None
+
+    def in_gang(self, pod_uid: str) -> bool:
+        """Return whether the pod is a rank of some gang's plan."""
+        return any(pod_uid in plan.ranks for plan in self.plans.values())
+
+
+def plan_from(placement: GangPlacement) -> Plan:
+    """Return a placement as a plan."""
+    return Plan(placement, {rank.pod_uid: rank for rank in placement.status.ranks})

@@ -1,0 +1,262 @@
+"""The mutable side of snapshots: takes objects as informers deliver them, keeps per-node sums, makes snapshots.
+
+Nothing here is known only to this process: every number follows from objects that the API server holds. What the
+planner has just written goes in through the same doors, so that the next plan sees it before the watch repeats it.
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from outrider.api.core import Job, Node, Pod, PyTorchJob
+from outrider.api.gangplacement import GangPlacement
+from outrider.api.gpunode import GPUNode
+from outrider.api.meta import ObjectMeta
+from outrider.topology.domains import Path
+from outrider.workloads import BadQuantity, gang_of
+from scheduler_plugin.config import Rules
+from scheduler_plugin.members import GangState, amounts_of, gone, managed
+from scheduler_plugin.nodes import Amounts, NodeView, view
+from scheduler_plugin.snapshot import Plan, Snapshot, plan_from
+
+_LOG: Final = logging.getLogger(__name__)
+
+Change = tuple[NodeView | None, NodeView | None]
+
+
+class World:
+    """Objects and the sums over them. ``snapshot`` is always whole; ``publish`` brings it up to date.
+
+    ``wake`` is called when a publish becomes due, ``on_gang`` with the UID of a job whose pods, placement or owner
+    changed, ``on_nodes`` with the views that a publish changed.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        wake: Callable[[], None] = lambda: None,
+        on_gang: Callable[[str], None] = lambda _: None,
+        on_nodes: Callable[[list[Change]], None] = lambda _: None,
+    ) -> None:
+        self.snapshot = Snapshot()
+        self._rules = rules
+        self._wake, self._on_gang, self._on_nodes = wake, on_gang, on_nodes
+        self._nodes: dict[str, Node] = {}
+        self._health: dict[str, GPUNode] = {}
+        self._pods: dict[str, Pod] = {}
+        self._asked: dict[str, Amounts] = {}
+        self._bound: defaultdict[str, set[str]] = defaultdict(set)
+        self._gangs: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        self._jobs: dict[str, Job | PyTorchJob] = {}
+        self._plans: dict[str, Plan] = {}
+        self._planned: defaultdict[str, dict[str, str]] = defaultdict(dict)  # node -> pod UID -> job UID
+        self._views: dict[str, NodeView] = {}
+        self._leaf_gpus: Counter[Path] = Counter()
+        self._dirty: set[str] = set()
+        self._stale = False
+
+    def on_node(self, old: Node | None, new: Node | None) -> None:
+        """Take a change of a node."""
+        if new is not None:
+            self._nodes[new.metadata.name] = new
+        elif old is not None:
+            self._nodes.pop(old.metadata.name, None)
+        self._touch(_name(old, new))
+
+    def on_gpunode(self, old: GPUNode | None, new: GPUNode | None) -> None:
+        """Take a change of a node's health."""
+        if new is not None:
+            self._health[new.metadata.name] = new
+        elif old is not None:
+            self._health.pop(old.metadata.name, None)
+        self._touch(_name(old, new))
+
+    def on_job(self, old: Job | PyTorchJob | None, new: Job | PyTorchJob | None) -> None:
+        """Take a change of a job."""
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._jobs.pop(old.metadata.uid, None)
+        if new is not None:
+            self._jobs[new.metadata.uid] = new
+            self._on_gang(new.metadata.uid)
+
+    def on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """Take a change of a pod, of whatever scheduler and owner."""
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._forget_pod(old.metadata.uid)
+            self._tell(old)
+        if new is None:
+            return
+        known = self._pods.get(new.metadata.uid)
+        if _news(known.metadata if known else None, new.metadata):
+            self._forget_pod(new.metadata.uid)
+            self._keep_pod(new)
+            self._tell(new)
+
+    def _tell(self, pod: Pod) -> None:
+        owner = gang_of(pod)
+        if owner is not None:
+            self._on_gang(owner.uid)
+
+    def on_placement(self, old: GangPlacement | None, new: GangPlacement | None) -> None:
+        """Take a change of a placement. Its ranks hold their nodes until their pods are bound or gone."""
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._release(old.spec.job_uid, old.metadata.uid)
+            self._on_gang(old.spec.job_uid)
+        if new is None:
+            return
+        uid = new.spec.job_uid
+        known = self._plans.get(uid)
+        if _news(known.placement.metadata if known else None, new.metadata):
+            self._release(uid)
+            self._hold(plan_from(new))
+            self._on_gang(uid)
+
+    def gang(self, job_uid: str) -> GangState | None:
+        """Return what is known about a job's gang, None while it has no pods."""
+        pods = sorted(self._gangs.get(job_uid, {}).values(), key=lambda pod: (pod.metadata.name, pod.metadata.uid))
+        owner = next((owner for pod in pods if (owner := gang_of(pod))), None)
+        if owner is None:
+            return None
+        plan = self._plans.get(job_uid)
+        present = tuple(pod for pod in pods if pod.status.phase == "Succeeded" or not gone(pod))
+        return GangState(
+            job=owner,
+            namespace=pods[0].metadata.namespace,
+            owner=self._jobs.get(job_uid),
+            pods=present,
+            placement=plan.placement if plan else None,
+        )
+
+    def unsettled(self) -> list[str]:
+        """Return the UIDs of jobs with pods that the planner must still see bound: highest priority, oldest first."""
+        waiting = {}
+        for uid, pods in self._gangs.items():
+            unbound = [pod for pod in pods.values() if managed(pod) and not pod.spec.node_name and not gone(pod)]
+            if unbound:
+                first = min(unbound, key=lambda pod: pod.metadata.creation_timestamp or "")
+                waiting[uid] = (-(first.spec.priority or 0), first.metadata.creation_timestamp or "", uid)
+        return sorted(waiting, key=waiting.__getitem__)
+
+    def publish(self) -> Snapshot:
+        """Return a snapshot that holds every change taken so far."""
+        if self._dirty or self._stale:
+            changes = list(self._refresh())
+            self._stale = False
+            self.snapshot = Snapshot(dict(self._views), dict(self._plans), dict(self._leaf_gpus))
+            if changes:
+                self._on_nodes(changes)
+        return self.snapshot
+
+    def _touch(self, *names: str) -> None:
+        due = not self._dirty and not self._stale
+        self._dirty.update(name for name in names if name)
+        if due and self._dirty:
+            self._wake()
+
+    def _keep_pod(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        self._pods[uid] = pod
+        try:
+            self._asked[uid] = amounts_of(pod)
+        except BadQuantity as error:
+            _LOG.warning("pod counts as taking nothing: %s", error, extra={"pod": pod.key})
+            self._asked[uid] = {}
+        owner = gang_of(pod)
+        if owner is not None:
+            self._gangs[owner.uid][uid] = pod
+            self._touch(*self._planned_nodes(owner.uid, uid))
+        if pod.spec.node_name and not pod.finished:
+            self._bound[pod.spec.node_name].add(uid)
+            self._touch(pod.spec.node_name)
+
+    def _forget_pod(self, uid: str) -> None:
+        pod = self._pods.pop(uid, None)
+        if pod is None:
+            return
+        del self._asked[uid]
+        self._bound.get(pod.spec.node_name, set()).discard(uid)
+        owner = gang_of(pod)
+        if owner is not None:
+            self._gangs[owner.uid].pop(uid, None)
+            if not self._gangs[owner.uid]:
+                del self._gangs[owner.uid]
+            self._touch(*self._planned_nodes(owner.uid, uid))
+        self._touch(pod.spec.node_name)
+
+    def _planned_nodes(self, job_uid: str, pod_uid: str) -> Iterator[str]:
+        plan = self._plans.get(job_uid)
+        rank = plan.ranks.get(pod_uid) if plan else None
+        if rank is not None:
+            yield rank.node
+
+    def _hold(self, plan: Plan) -> None:
+        uid = plan.placement.spec.job_uid
+        self._plans[uid] = plan
+        self._replan()
+        if plan.planned:
+            for rank in plan.ranks.values():
+                self._planned[rank.node][rank.pod_uid] = uid
+                self._touch(rank.node)
+
+    def _release(self, uid: str, placement_uid: str = "") -> None:
+        plan = self._plans.get(uid)
+        if plan is None or placement_uid not in ("", plan.placement.metadata.uid):
+            return
+        del self._plans[uid]
+        self._replan()
+        for rank in plan.ranks.values():
+            self._planned[rank.node].pop(rank.pod_uid, None)
+            self._touch(rank.node)
+
+    def _replan(self) -> None:
+        if not self._stale and not self._dirty:
+            self._wake()
+        self._stale = True
+
+    def _refresh(self) -> Iterator[Change]:
+        for name in self._dirty:
+            old, new = self._views.pop(name, None), self._view(name)
+            for change, sign in ((old, -1), (new, 1)):
+                if change is not None:
+                    self._leaf_gpus[change.place.path] += sign * (change.gpus - change.free_gpus)
+            if new is not None:
+                self._views[name] = new
+            if new != old:
+                yield old, new
+        self._dirty.clear()
+
+    def _view(self, name: str) -> NodeView | None:
+        node = self._nodes.get(name)
+        if node is None:
+            return None
+        bound = self._bound.get(name, set())
+        used: Counter[str] = Counter()
+        for uid in bound:
+            used.update(self._asked[uid])
+        return view(node, self._health.get(name), used, self._holds(name), len(bound), self._rules)
+
+    def _holds(self, name: str) -> dict[str, Amounts]:
+        holds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for pod_uid, job_uid in self._planned.get(name, {}).items():
+            pod = self._pods.get(pod_uid)
+            if pod is not None and not pod.spec.node_name and not gone(pod):
+                holds[job_uid].update(self._asked[pod_uid])
+        return dict(holds)
+
+
+def _name(old: Node | GPUNode | None, new: Node | GPUNode | None) -> str:
+    present = new or old
+    return present.metadata.name if present else ""
+
+
+def _news(known: ObjectMeta | None, new: ObjectMeta | None) -> bool:
+    """Return whether a change is news: the watch repeats, later, what a write's own answer has already told.
+
+    Resource versions of one object are numbers that grow (KEP-5504); where a server's are none, all is news.
+    """
+    if known is None or new is None or known.uid != new.uid:
+        return True
+    versions = (known.resource_version, new.resource_version)
+    return not all(version.isdigit() for version in versions) or int(versions[0]) <= int(versions[1])
