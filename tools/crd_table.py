@@ -83,7 +83,7 @@ RESOURCES: Final = (
         ),
         (
             Rule(
-                "self.mode == 'Auto' || (has(self.reason) && self.reason.trim() != '')",
+                "!has(self.mode) || self.mode == 'Auto' || (has(self.reason) && self.reason.trim() != '')",
                 "spec.reason is needed while mode is not Auto: say why, so that others know when to lift it",
                 path=".reason",
             ),
@@ -109,7 +109,7 @@ RESOURCES: Final = (
                 "spec can't change: it names the gang. Delete the object, and the planner writes a new one",
             ),
             Rule(
-                "self.revision >= oldSelf.revision",
+                "!has(oldSelf.revision) || (has(self.revision) && self.revision >= oldSelf.revision)",
                 "status.revision can't go back: a newer plan exists. Read it and plan again",
                 "status",
                 ".revision",
