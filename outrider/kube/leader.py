@@ -38,6 +38,7 @@ class LeaderElector:
         renew_deadline_seconds: float = 10.0,
         retry_seconds: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
         if not 0 < retry_seconds < renew_deadline_seconds < lease_seconds:
@@ -50,6 +51,7 @@ class LeaderElector:
         self._renew_deadline_seconds = renew_deadline_seconds
         self._retry_seconds = retry_seconds
         self._clock = clock
+        self._wall_clock = wall_clock  # only for the times that people read in the lease
         self._random_unit = random_unit
         self._seen: Observation | None = None
         self._confirmed = 0.0  # when the last claim that was confirmed had been sent
@@ -158,7 +160,7 @@ class LeaderElector:
         return await self._client.replace(LEASES, self._name, self._claimed(current), self._namespace)
 
     def _claimed(self, current: Lease) -> Lease:
-        return claim(current, self._identity, self._lease_seconds, time.time())
+        return claim(current, self._identity, self._lease_seconds, self._wall_clock())
 
     async def _read(self) -> None:
         try:
@@ -173,7 +175,7 @@ class LeaderElector:
         """Give the lease back, so that the next leader need not wait. The work has ended; a failure costs only time."""
         if self._seen is None or self._taken():
             return
-        freed = release(self._seen.lease, time.time())
+        freed = release(self._seen.lease, self._wall_clock())
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await self._client.replace(LEASES, self._name, freed, self._namespace)
