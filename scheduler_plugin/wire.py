@@ -1,7 +1,7 @@
 """The extender's wire format: Go structs without JSON tags (extender/v1), so PascalCase keys.
 
 Answers go out in PascalCase. Requests are read in any case, as Go itself reads them: the exact spelling first, since
-that is what kube-scheduler sends, and a folded second reading where it yields nothing. Full Node objects stay raw
+that is what kube-scheduler sends, and a folded second reading where something is missing. Full Node objects stay raw
 bytes and go back as they came.
 """
 
@@ -112,13 +112,15 @@ _ENCODER: Final = msgspec.json.Encoder()
 def decode_args(body: bytes) -> Args:
     """Read the request of filter or prioritize. Raises BadRequest."""
     args = _decode(_ARGS, body)
-    return args if args.pod is not None else _decode(_ARGS, _refolded(body, Args))
+    complete = args.pod is not None and (args.node_names is not None or args.nodes is not None)
+    return args if complete else _decode(_ARGS, _refolded(body, Args))
 
 
 def decode_preemption(body: bytes) -> PreemptionArgs:
     """Read the request of preempt. Raises BadRequest."""
     args = _decode(_PREEMPTION, body)
-    return args if args.pod is not None else _decode(_PREEMPTION, _refolded(body, PreemptionArgs))
+    complete = args.pod is not None and args.candidates()
+    return args if complete else _decode(_PREEMPTION, _refolded(body, PreemptionArgs))
 
 
 def node_names(args: Args) -> list[str]:
