@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 from node_agent.agent import Agent
@@ -45,7 +46,7 @@ async def _run(config: Config, client: Client, node: str) -> None:
         expected_gpus=config.expected_gpus,
     )
     probes = registry.build(config)
-    agent = Agent(Store(config.state_dir), rules, set(probes), lambda force: publisher.touch(force=force))
+    agent = Agent(Store(Path(config.state_dir)), rules, set(probes), lambda force: publisher.touch(force=force))
     own_pods = Informer(client, PODS, Selector(fields=f"spec.nodeName={node}"))
     own = Selector(fields=f"metadata.name={node}")
     own_node, own_gpunode = Informer(client, NODES, own), Informer(client, GPUNODES, own)

@@ -1,6 +1,5 @@
 """Settings of the node agent, from the chart's ConfigMap."""
 
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -11,13 +10,13 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Times in seconds."""
 
-    kernel_log_path: Path = Path("/dev/kmsg")
+    kernel_log_path: str = "/dev/kmsg"
     """Character device, or a regular file with one record of the same form a line."""
-    boot_id_path: Path = Path("/proc/sys/kernel/random/boot_id")
+    boot_id_path: str = "/proc/sys/kernel/random/boot_id"
     """Holds a text that changes with each boot of the node."""
-    kubelet_pods_dir: Path = Path("/var/lib/kubelet/pods")
+    kubelet_pods_dir: str = "/var/lib/kubelet/pods"
     """The kubelet's pods folder on the host: emptyDir volumes are read and written there."""
-    state_dir: Path = Path("/var/lib/outrider")
+    state_dir: str = "/var/lib/outrider"
     """Where evidence is kept over restarts of the agent."""
     expected_gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
     """GPUs that the node must have; 0: learn from what NVML lists."""

@@ -78,7 +78,7 @@ class RankWatcher:
     def __init__(
         self, config: Config, pods: Callable[[], Iterable[Pod]], publish: Callable[[list[RankState], bool], None]
     ) -> None:
-        self._folder = config.kubelet_pods_dir
+        self._folder = Path(config.kubelet_pods_dir)
         self._period_seconds = config.rank_period_seconds
         self._publish_seconds = config.rank_publish_seconds
         self._pods = pods

@@ -9,6 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, Protocol
 
 from node_agent.config import Config
@@ -95,7 +96,7 @@ class KernelLogProbe:
     timeout_seconds = 30.0  # replaying a full 128 MiB ring takes seconds
 
     def __init__(self, config: Config) -> None:
-        self._path, self._boot_id_path = config.kernel_log_path, config.boot_id_path
+        self._path, self._boot_id_path = Path(config.kernel_log_path), Path(config.boot_id_path)
         self.wake: asyncio.Event | None = None
         self.period_seconds = config.kernel_log_period_seconds
         self._file: int | None = None

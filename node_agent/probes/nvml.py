@@ -1,22 +1,23 @@
 """The NVML child process: reads all GPUs each time it is asked. The only importer of pynvml.
 
 NVML calls can hang for ever in the driver, and a thread stuck there can't be ended; a process can. So this runs as
-``python -m node_agent.probes.nvml``, imports next to nothing, and holds no judgement: node_agent/probes/gpus.py asks,
-watches the time and judges.
+``python -m node_agent.probes.nvml`` and holds no judgement: node_agent/probes/gpus.py asks, watches the time and
+checks each answer against nvml_wire.py. It imports the standard library and pynvml alone: msgspec would add 10 MB to
+a process that runs on every node.
 
 NVML's "not supported" (3), "function not found" (13) and "deprecated" (26) mean that there is no such value.
 """
 
+import json
 import signal
 import sys
 from collections.abc import Callable
 from ctypes import CDLL, byref
 from typing import Any, Final
 
-import msgspec
 import pynvml
 
-from node_agent.probes.nvml_wire import Answer, Ask, Begin, End, Failed, GPUReading, Read
+JSON = dict[str, Any]
 
 NO_VALUE: Final = frozenset({3, 13, 26})
 _INVALID_ARGUMENT: Final = 2
@@ -29,11 +30,11 @@ _MAX_LINKS: Final = 36  # NVML_NVLINK_MAX_LINKS of 13.615; older boards answer "
 def main() -> None:
     """Answer each request line on stdin until it is closed, or until NVML fails as a whole."""
     _die_with_parent()
-    for line in sys.stdin.buffer:
+    for line in sys.stdin:
         try:
-            _read_all(msgspec.json.decode(line, type=Ask))
+            _read_all(skip=json.loads(line)["skip"])
         except pynvml.NVMLError as error:
-            _say(Failed(_READING[0], error.value, str(error)))
+            _say("failed", call=_READING[0], code=error.value, text=str(error))
             sys.exit(1)
 
 
@@ -47,18 +48,18 @@ _READING: Final = ["nvmlInit"]
 _STARTED: Final[list[bool]] = []
 
 
-def _read_all(ask: Ask) -> None:
-    _say(Begin(-1))
+def _read_all(skip: list[int]) -> None:
+    _say("begin", index=-1)
     if not _STARTED:
         pynvml.nvmlInit()
         _STARTED.append(True)
     driver = _node("nvmlSystemGetDriverVersion", pynvml.nvmlSystemGetDriverVersion)
     count = _node("nvmlDeviceGetCount", pynvml.nvmlDeviceGetCount)
     for index in range(count):
-        if index not in ask.skip:
-            _say(Begin(index))
-            _say(Read(_read(index)))
-    _say(End(driver))
+        if index not in skip:
+            _say("begin", index=index)
+            _say("read", gpu=_read(index))
+    _say("end", driver_version=driver)
 
 
 def _node(name: str, call: Callable[[], Any]) -> Any:
@@ -66,9 +67,9 @@ def _node(name: str, call: Callable[[], Any]) -> Any:
     return call()
 
 
-def _say(answer: Answer) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-    sys.stdout.buffer.flush()
+def _say(kind: str, **answer: Any) -> None:
+    sys.stdout.write(json.dumps({"type": kind, **answer}) + "\n")
+    sys.stdout.flush()
 
 
 class _Reader:
@@ -91,30 +92,29 @@ class _Reader:
         return self.ask(name, handle) or ""
 
 
-def _read(index: int) -> GPUReading:
+def _read(index: int) -> JSON:
     reader = _Reader()
     handle = reader.ask("nvmlDeviceGetHandleByIndex", index)
     if handle is None:
-        return GPUReading(index=index, errors=reader.errors)
-    uuid = reader.text("nvmlDeviceGetUUID", handle)
+        return {"index": index, "errors": reader.errors}
     pci = reader.ask("nvmlDeviceGetPciInfo", handle)
     remapped = reader.ask("nvmlDeviceGetRemappedRows", handle)
     active, inactive = _links(reader, handle)
-    return GPUReading(
-        index=index,
-        uuid=uuid,
-        serial=reader.text("nvmlDeviceGetSerial", handle),
-        pci_address=pci.busId.lower().rsplit(".", 1)[0] if pci else "",
-        model=reader.text("nvmlDeviceGetName", handle),
-        recovery_action=_field(reader, handle, _RECOVERY_ACTION_FIELD),
-        remap_pending=bool(remapped[2]) if remapped else None,
-        remap_failure=bool(remapped[3]) if remapped else None,
-        ecc_uncorrected=reader.ask("nvmlDeviceGetTotalEccErrors", handle, 1, 0),
-        links_active=active,
-        links_inactive=inactive,
-        fabric_state=_fabric_state(reader, handle),
-        errors=reader.errors,
-    )
+    return {
+        "index": index,
+        "uuid": reader.text("nvmlDeviceGetUUID", handle),
+        "serial": reader.text("nvmlDeviceGetSerial", handle),
+        "pci_address": pci.busId.lower().rsplit(".", 1)[0] if pci else "",
+        "model": reader.text("nvmlDeviceGetName", handle),
+        "recovery_action": _field(reader, handle, _RECOVERY_ACTION_FIELD),
+        "remap_pending": bool(remapped[2]) if remapped else None,
+        "remap_failure": bool(remapped[3]) if remapped else None,
+        "ecc_uncorrected": reader.ask("nvmlDeviceGetTotalEccErrors", handle, 1, 0),
+        "links_active": active,
+        "links_inactive": inactive,
+        "fabric_state": _fabric_state(reader, handle),
+        "errors": reader.errors,
+    }
 
 
 def _field(reader: _Reader, handle: Any, field: int) -> int | None:

@@ -1,4 +1,7 @@
-"""What the NVML child process and the agent say to each other: one JSON object a line, over pipes."""
+"""What the NVML child process and the agent say to each other: one JSON object a line, over pipes.
+
+The child writes these as plain dicts (see nvml.py for why); the agent decodes and checks every answer.
+"""
 
 import msgspec
 
@@ -6,10 +9,10 @@ import msgspec
 class Ask(msgspec.Struct, frozen=True):
     """The agent asks for one reading of all GPUs but those at the indices in ``skip``."""
 
-    skip: list[int] = []
+    skip: list[int]
 
 
-class GPUReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GPUReading(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU as NVML shows it. None: the board or driver has no such value, which is no fault."""
 
     index: int

@@ -116,11 +116,14 @@ def _is_blind(findings: Iterable[Evidence], catalogue: Catalogue) -> bool:
 
 
 def _decider(findings: Iterable[Evidence], verdicts: Mapping[Key, Verdict]) -> Evidence | None:
-    """The finding with the gravest verdict; among equals the latest, then by name. None where all say nothing."""
+    """The finding with the gravest verdict; among equals the first seen, so that more of the same changes no reason.
+
+    None where all say nothing.
+    """
     speaking = [evidence for evidence in findings if verdicts[evidence.key] is not Verdict.NONE]
-    return max(
+    return min(
         speaking,
-        key=lambda evidence: (SEVERITY.index(verdicts[evidence.key]), evidence.last_seen, evidence.key),
+        key=lambda evidence: (-SEVERITY.index(verdicts[evidence.key]), evidence.first_seen, evidence.key),
         default=None,
     )
 

@@ -139,6 +139,12 @@ def test_a_restarting_program_does_not_hide_that_new_work_must_stay_away():
     assert judged(on_gpu("xid/13"), on_gpu("nvlink/inactive")).node.verdict is Verdict.NO_NEW_WORK
 
 
+def test_the_first_of_equally_grave_findings_gives_the_reason_so_that_later_ones_do_not_change_it():
+    first, later = on_gpu("xid/79", ago=60), on_gpu("gpu/lost", ago=1)
+    assert judged(first).node.reason == judged(first, later).node.reason == "xid/79"
+    assert judged(first, later, on_gpu("xid/64", ago=0)).node.reason == "xid/64"
+
+
 def test_a_finding_on_a_gpu_that_is_not_in_the_inventory_still_counts():
     assert judged(on_gpu("xid/79", "pci:0000:19:00")).node.verdict is Verdict.REBOOT
 
