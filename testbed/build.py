@@ -46,12 +46,20 @@ def build_all(builds: Iterable[Build], say: Say) -> None:
         MissingPrerequisiteError: no Go toolchain, or no C compiler where one is needed.
     """
     for build in builds:
-        if folder(build).exists():
+        if not folder(build).exists():
+            with locks.waiting(cache_dir() / "build.lock"):
+                _build_unless_there(build, say)
+        else:
             say(f"{_title(build)}: cached")
-            continue
-        with locks.waiting(cache_dir() / "build.lock"), step(say, _title(build), "built"):
-            if not folder(build).exists():
-                _build(build, find_go(say))
+
+
+def _build_unless_there(build: Build, say: Say) -> None:
+    """Another command may have built it while this one waited for the lock."""
+    if folder(build).exists():
+        say(f"{_title(build)}: built by another command")
+        return
+    with step(say, _title(build), "built"):
+        _build(build, find_go(say))
 
 
 def _title(build: Build) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -10,6 +9,7 @@ from testbed import (
     build,
     cleanup,
     control_plane,
+    image_seed,
     images,
     kwok,
     labels,
@@ -19,11 +19,13 @@ from testbed import (
     packages,
     processes,
     pytorch,
+    sandbox_image,
     services,
     state,
     versions,
 )
 from testbed.errors import MissingPrerequisiteError
+from testbed.image_seed import Seed
 from testbed.paths import ROOT, check_name, state_dir, state_root
 from testbed.say import Say, silent, step
 from testbed.state import State
@@ -36,8 +38,8 @@ def build_all(say: Say) -> None:
         prepare_nodes(say)
 
 
-def prepare_nodes(say: Say) -> list[Path]:
-    """Bring into the cache what real nodes need beside programs; return the image archives.
+def prepare_nodes(say: Say) -> Seed:
+    """Bring into the cache what real nodes need; return their images.
 
     Raises:
         MissingPrerequisiteError: something is missing on this machine; the message says how to get it.
@@ -45,7 +47,7 @@ def prepare_nodes(say: Say) -> list[Path]:
     packages.ensure(say)
     build.build_all(versions.CONTROL_PLANE + versions.NODES, say)
     pytorch.ensure(say)
-    return images.archives(say)
+    return image_seed.make([sandbox_image.archive(), *images.archives(say)], say)
 
 
 def up(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h100", say: Say = silent) -> State:
@@ -60,8 +62,8 @@ def up(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h100", sa
     """
     _check_rights(nodes)
     labels.profile(profile)
-    build.build_all(versions.CONTROL_PLANE, say)
-    archives = prepare_nodes(say) if nodes else []
+    seed = prepare_nodes(say) if nodes else None
+    build.build_all(() if nodes else versions.CONTROL_PLANE, say)
     with _lock(name):
         current = _reusable(name, profile)
         if current is None:
@@ -69,7 +71,7 @@ def up(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h100", sa
             current = state.claim(name, profile)
             services.prepare_host(current)
             control_plane.up(current, say)
-        return _grow(current, nodes, kwok_nodes, archives, say)
+        return _grow(current, nodes, kwok_nodes, seed, say)
 
 
 def down(name: str, say: Say = silent) -> None:
@@ -92,14 +94,14 @@ def temporary(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h1
         down(name)
 
 
-def _grow(current: State, nodes: int, kwok_nodes: int, archives: list[Path], say: Say) -> State:
+def _grow(current: State, nodes: int, kwok_nodes: int, seed: Seed | None, say: Say) -> State:
     """Add the nodes that are missing; the state is saved before each so that `down` knows of them."""
-    if nodes or current.nodes:
+    if seed:
         current = _saved(current, nodes=max(nodes, current.nodes))
         with step(say, f"{current.nodes} real nodes", "Ready"):
             services.start_for_nodes(current)
-            node.start_all(current)
-            node_images.load(node.all_of(current), archives)
+            node.start_all(current, seed)
+            node_images.load(node.all_of(current), seed.archives)
             node.wait_ready(current)
     if kwok_nodes or current.kwok:
         first, current = current.kwok, _saved(current, kwok=max(kwok_nodes, current.kwok))
@@ -138,4 +140,4 @@ def _check_rights(nodes: int) -> None:
 
 
 def _lock(name: str) -> contextlib.AbstractContextManager[None]:
-    return locks.exclusive(state_root() / f"{check_name(name)}.lock", f"testbed {name}")
+    return locks.exclusive(state_root() / "locks" / check_name(name), f"testbed {name}")

@@ -11,7 +11,7 @@ from testbed.plan import NODES_MAX, Plan
 def add_bridge(plan: Plan) -> None:
     """Create the host's bridge, on whose address the control plane listens."""
     _ip(
-        f"link add {plan.bridge} type bridge",
+        f"link add {plan.bridge} address {plan.mac()} type bridge",
         f"address add {plan.host}/24 dev {plan.bridge}",
         f"link set {plan.bridge} up",
     )
@@ -25,7 +25,7 @@ def add_node(plan: Plan, index: int) -> None:
     netns, link = plan.netns(index), plan.link(index)
     _ip(
         f"netns add {netns}",
-        f"link add {link} type veth peer name eth0 netns {netns}",
+        f"link add {link} type veth peer name eth0 address {plan.mac(index)} netns {netns}",
         f"link set {link} master {plan.bridge} up",
         f"route replace {plan.pods(index)} via {plan.node_ip(index)} dev {plan.bridge}",
     )

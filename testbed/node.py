@@ -13,6 +13,7 @@ from typing import Any
 from testbed import (
     cleanup,
     control_plane,
+    image_seed,
     kernel_log,
     kubeconfig,
     kwok,
@@ -22,11 +23,11 @@ from testbed import (
     nvml,
     processes,
     pytorch,
-    sandbox_image,
 )
 from testbed.certificates import Authority
 from testbed.cgroups import Cgroups
 from testbed.errors import TestbedError
+from testbed.image_seed import Seed
 from testbed.node_config import Node
 from testbed.state import State
 
@@ -40,10 +41,11 @@ def all_of(state: State) -> list[Node]:
     return [Node(state, index) for index in range(state.nodes)]
 
 
-def start_all(state: State) -> None:
-    """Boot every node that is off; they come up side by side."""
+def start_all(state: State, seed: Seed) -> None:
+    """Boot every node that is off, new ones with the images of a seed; they come up side by side."""
     for node in all_of(state):
         if not is_on(node):
+            image_seed.plant(seed, node.disk)
             start(node)
 
 
@@ -204,7 +206,7 @@ def _boot_config(node: Node, groups: Cgroups) -> dict[str, object]:
         "logs": str(node.state.folder / "logs"),
         "cgroups": [str(root / node.cgroup / "system") for root in groups.hierarchies],
         "mounts": _mounts(node),
-        "services": node_config.services(node, sandbox_image.archive()),
+        "services": node_config.services(node),
     }
 
 

@@ -172,10 +172,9 @@ def _mount(source: Path, target: str, **options: bool) -> dict[str, Any]:
     return {"source": str(source), "target": target, **options}
 
 
-def services(node: Node, sandbox_archive: Path) -> list[dict[str, Any]]:
+def services(node: Node) -> list[dict[str, Any]]:
     """The node's programs in starting order."""
     own = {"PATH": f"{folder(NODES[1])}:{search_path()}"}
-    importing = [str(program("ctr")), "--namespace", "k8s.io", "images", "import", str(sandbox_archive)]
     return [
         _service("containerd", own, ["--config", str(node.folder / "containerd.toml")]),
         _service(
@@ -189,7 +188,6 @@ def services(node: Node, sandbox_archive: Path) -> list[dict[str, Any]]:
                 f"--node-labels={_joined(labels.real(node.state.profile, node.index))}",
             ],
             needs=_CONTAINERD_SOCKET,
-            prepare=[importing],
         ),
         _service("kube-proxy", own, [f"--config={node.folder / 'kube-proxy.json'}"]),
         _service(

@@ -10,6 +10,9 @@ from testbed.build import program
 from testbed.errors import TestbedError
 from testbed.node_config import Node
 
+LOADED = "loaded"
+"""Folder that names the archives which a containerd data folder holds."""
+
 _SOCKET_S = 30.0
 _POLL_S = 0.05
 
@@ -26,8 +29,7 @@ def load(nodes: Sequence[Node], archives: Sequence[Path]) -> None:
 
 
 def _load_into(node: Node, archives: Sequence[Path]) -> None:
-    loaded = node.disk / "loaded"
-    loaded.mkdir(parents=True, exist_ok=True)
+    loaded = node.disk / LOADED
     for archive in archives:
         if not (loaded / archive.name).exists():
             import_image(node, archive)
@@ -40,7 +42,15 @@ def import_image(node: Node, archive: Path) -> None:
     Raises:
         TestbedError: its containerd did not start within 30 s, or refused the archive.
     """
-    socket = node.volatile / "containerd" / "containerd.sock"
+    import_archive(node.volatile / "containerd" / "containerd.sock", archive, node.name)
+
+
+def import_archive(socket: Path, archive: Path, where: str) -> None:
+    """Import one OCI archive into the containerd behind a socket, waiting until it is there.
+
+    Raises:
+        TestbedError: containerd did not start within 30 s, or refused the archive.
+    """
     deadline = time.monotonic() + _SOCKET_S
     while not socket.exists() and time.monotonic() < deadline:
         time.sleep(_POLL_S)
@@ -48,5 +58,5 @@ def import_image(node: Node, archive: Path) -> None:
     command += ["images", "import", archive]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        message = f"{node.name} did not take the image archive {archive}: {done.stderr.strip()[-500:]}"
+        message = f"{where} did not take the image archive {archive}: {done.stderr.strip()[-500:]}"
         raise TestbedError(message)

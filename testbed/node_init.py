@@ -26,12 +26,11 @@ class Service:
     """A program of the node that is started once what it needs is there, and again when it ends."""
 
     def __init__(self, config: dict[str, Any], logs: Path) -> None:
-        """Take name, argv, env, needs (a path) and prepare (commands) from the node's configuration."""
+        """Take name, argv, env and needs (a path) from the node's configuration."""
         self.name: str = config["name"]
         self._argv: list[str] = config["argv"]
         self._env = os.environ | config.get("env", {})
         self._needs = config.get("needs")
-        self._prepare: list[list[str]] = config.get("prepare", [])
         self._log = logs / f"{config['node']}.{self.name}.log"
         self._not_before = 0.0
         self.pid: int | None = None
@@ -39,10 +38,7 @@ class Service:
     def start_if_due(self, now: float) -> bool:
         """Start the service unless it runs, is paused after an end, or lacks what it needs; return whether it runs."""
         if self.pid is None and now >= self._not_before and (not self._needs or os.path.exists(self._needs)):
-            if all(map(self._run, self._prepare)):
-                self.pid = self._spawn()
-            else:
-                self._not_before = now + _RESTART_S
+            self.pid = self._spawn()
         return self.pid is not None
 
     def ended(self, status: int, now: float) -> None:
@@ -51,10 +47,6 @@ class Service:
         self._not_before = now + _RESTART_S
         with self._log.open("a") as log:
             log.write(f"{self.name} ended with status {os.waitstatus_to_exitcode(status)}; starting it again\n")
-
-    def _run(self, command: list[str]) -> bool:
-        with self._log.open("a") as log:
-            return subprocess.run(command, stdout=log, stderr=log, check=False).returncode == 0
 
     def _spawn(self) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

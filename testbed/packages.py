@@ -31,8 +31,6 @@ NEEDED: dict[str, Callable[[], bool]] = {
     "conntrack": _on_path("conntrack"),
     "util-linux": _on_path("nsenter"),
     "mount": _on_path("mount"),
-    "busybox-static": _on_path("busybox"),
-    "mmdebstrap": _on_path("mmdebstrap"),
     "gcc": _on_path("gcc"),
     "libc6-dev": Path("/usr/include/stdio.h").exists,
 }

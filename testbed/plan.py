@@ -60,6 +60,14 @@ class Plan(msgspec.Struct, frozen=True):
         """Address of real node gpu-INDEX."""
         return f"{self._prefix}.0.{10 + index}"
 
+    def mac(self, index: int | None = None) -> str:
+        """Hardware address of a node, or of the bridge; fixed, since neighbours remember it for a minute.
+
+        Left to the kernel, a bridge changes its address as cables come and go, and a node with each boot.
+        """
+        low = 0xFFFF if index is None else index
+        return f"02:4f:52:{self.slot:02x}:{low >> 8:02x}:{low & 0xFF:02x}"
+
     def pods(self, index: int) -> str:
         """Pod subnet of real node gpu-INDEX."""
         return f"{self._prefix}.{1 + index}.0/24"

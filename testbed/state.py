@@ -92,7 +92,7 @@ def claim(name: str, profile: str) -> State:
     Raises:
         TestbedError: every slot is taken.
     """
-    with locks.waiting(state_root() / "slots.lock"):
+    with locks.waiting(state_root() / "locks" / "slots"):
         taken = {s.slot for s in others(name)}
         for slot in range(SLOTS):
             if slot not in taken and _is_free(Plan(slot, bridged=ROOT)):
