@@ -4,6 +4,7 @@ From the testbed: ``control_plane``, ``cluster`` (both a testbed State) and ``na
 prints events, objects and logs.
 """
 
+import asyncio
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +17,12 @@ from testbed.build import program
 from testbed.state import State
 
 pytest_plugins = ["testbed.pytest_plugin"]
+
+
+def pytest_sessionstart() -> None:
+    """Tell asyncio that there is no loop: pytest-asyncio's asking for one would else make one that nobody closes."""
+    asyncio.set_event_loop(None)
+
 
 _CRDS = Path(__file__).parent.parent / "charts" / "outrider" / "files" / "crds"
 
