@@ -87,7 +87,7 @@ def unpack(root: Path, packages: Iterable[str]) -> None:
 def precompile(folder: Path) -> None:
     """Compile Python files where this Python is 3.11 too; checked by no time, since layers carry none."""
     if sys.version_info[:2] == (3, 11):
-        options = ["-q", "-j", "2", "--invalidation-mode", "unchecked-hash"]
+        options = ["-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
         subprocess.run([sys.executable, "-m", "compileall", *options, folder], capture_output=True, check=False)
 
 
