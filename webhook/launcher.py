@@ -84,7 +84,7 @@ def _assignments(tokens: Sequence[str]) -> Iterator[str]:
 
 def _torchrun_end(tokens: Sequence[str]) -> int | None:
     """Return the position behind the launcher's own name."""
-    for index, (word, follower) in enumerate(zip(tokens, [*tokens[1:], ""], strict=True)):
+    for index, (word, follower) in enumerate(zip(tokens, [*tokens[1:], ""], strict=False)):
         if _base(word) == "torchrun":
             return index + 1
         if (word == "-m" and follower in _MODULES) or (_base(word) == "accelerate" and follower == "launch"):
