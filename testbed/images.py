@@ -25,7 +25,12 @@ TOOLS = "outrider.dev/tools:1"
 
 _PATH = "PATH=/usr/local/bin:/usr/bin:/bin"
 _UNBUFFERED = "PYTHONUNBUFFERED=1"
-_PACKAGES = ("outrider", "scheduler_plugin", "webhook", "node_agent", "remediation", "inpod")
+USER = "65532:65532"
+"""User of the images that need no right."""
+
+PACKAGES = ("outrider", "scheduler_plugin", "webhook", "node_agent", "remediation", "inpod")
+"""What the wheel is made of."""
+
 _TORCHRUN = """#!/usr/bin/python3
 from torch.distributed.run import main
 
@@ -57,10 +62,10 @@ def _archive(name: str, say: Say, make: Callable[[], list[Image]]) -> Path:
 def _basic() -> list[Image]:
     python = _python()
     shell = layer("shell", _source(debian), debian.fill_shell)
-    training = layer("pytorch", _source(sys.modules[__name__]), _fill_pytorch)
+    training = layer("pytorch", _source(sys.modules[__name__]), fill_pytorch)
     scheduler = program("kube-scheduler")
     return [
-        Image(KUBE_SCHEDULER, (_scheduler(scheduler),), user="65532:65532", env=(_PATH,)),
+        Image(KUBE_SCHEDULER, (_scheduler(scheduler),), user=USER, env=(_PATH,)),
         Image(PYTORCH, (python, shell, training), user="1000:1000", env=(_PATH, _UNBUFFERED, "HOME=/tmp")),
         Image(TOOLS, (python, shell), user="1000:1000", env=(_PATH,)),
     ]
@@ -69,7 +74,7 @@ def _basic() -> list[Image]:
 def _outrider() -> list[Image]:
     env = (_PATH, "PYTHONPATH=/opt/outrider/app:/opt/outrider/lib", _UNBUFFERED)
     layers = (_python(), _libraries(), _application())
-    return [Image(OUTRIDER, layers, entrypoint=("python3", "-m"), user="65532:65532", env=env)]
+    return [Image(OUTRIDER, layers, entrypoint=("python3", "-m"), user=USER, env=env)]
 
 
 def _python() -> Layer:
@@ -83,7 +88,7 @@ def _libraries() -> Layer:
 
 def _application() -> Layer:
     files = [uv.REPOSITORY / name for name in ("pyproject.toml", "README.md", "tools/image-install")]
-    for package in _PACKAGES:
+    for package in PACKAGES:
         files += sorted(f for f in (uv.REPOSITORY / package).rglob("*") if f.is_file() and f.suffix != ".pyc")
     key = _hash(*(str(each).encode() + each.read_bytes() for each in files))
     return layer("application", key, lambda root: _install("app", root / "opt" / "outrider" / "app"))
@@ -104,7 +109,7 @@ def _scheduler(built: Path) -> Layer:
     return layer("kube-scheduler", str(built), fill)
 
 
-def _fill_pytorch(root: Path) -> None:
+def fill_pytorch(root: Path) -> None:
     """A path file that leads to the mounted PyTorch, and torchrun."""
     site = root / "usr" / "local" / "lib" / "python3.11" / "dist-packages"
     site.mkdir(parents=True)
