@@ -1,0 +1,132 @@
+"""The command `outrider`, also `kubectl outrider`. Needs a kubeconfig and nothing running in the cluster."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Coroutine
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console, RenderableType
+
+from outrider.cli import checks, evidence, tables
+from outrider.cli.picture import Picture, fetch_picture
+from outrider.cli.resources import NAMESPACES
+from outrider.cli.status import Status, status_of
+from outrider.cli.why import Explanation, explain
+from outrider.kube.errors import Forbidden, Invalid, KubeError, NoCredentials, NotFound, Unreachable
+from outrider.kube.kinds import PODS
+from outrider.kube.transport import connect
+
+T = TypeVar("T")
+_MANAGER: Final = "outrider-cli"
+_PIPE_COLUMNS: Final = 300
+_WAYS_OUT: Final[tuple[tuple[type[KubeError], str], ...]] = (
+    (NoCredentials, ""),
+    (Unreachable, "is the cluster up, and is this its kubeconfig? Try: kubectl cluster-info"),
+    (Forbidden, "ask for the rights to read this, or use another kubeconfig"),
+    (NotFound, "is Outrider installed, and is the name right? Try: outrider check"),
+    (Invalid, "is this cluster's Outrider newer or older than this command?"),
+)
+
+app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+
+
+class Output(StrEnum):
+    """Forms of the answer."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table for people, json for programs")]
+Kubeconfig = Annotated[Path | None, typer.Option(help="kubeconfig; else $KUBECONFIG or ~/.kube/config")]
+Release = Annotated[str, typer.Option(help="namespace that Outrider was installed into")]
+
+
+@app.command()
+def status(output: OutputOption = Output.TABLE, kubeconfig: Kubeconfig = None) -> None:
+    """Show GPU nodes with their health, training jobs with their steps, and remediation episodes."""
+    answer = _run(_status(kubeconfig))
+    _show(answer, tables.status_tables(answer), output)
+
+
+@app.command()
+def why(
+    pod: Annotated[str, typer.Argument(help="name of the pod")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the pod")] = "default",
+    output: OutputOption = Output.TABLE,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Say why a pod waits, runs where it runs, or was moved, and what to do next."""
+    answer = _run(_why(pod, namespace, kubeconfig))
+    _show(answer, tables.explanation_lines(answer), output)
+
+
+@app.command()
+def check(
+    output: OutputOption = Output.TABLE, release_namespace: Release = "outrider-system", kubeconfig: Kubeconfig = None
+) -> None:
+    """Check that every part of Outrider is installed and works. Exit code 1 where something fails."""
+    results = _run(_check(release_namespace, kubeconfig))
+    _show(results, tables.check_lines(results), output)
+    raise typer.Exit(0 if checks.healthy(results) else 1)
+
+
+async def _status(kubeconfig: Path | None) -> Status:
+    return status_of(await _picture(kubeconfig))
+
+
+async def _picture(kubeconfig: Path | None) -> Picture:
+    async with connect(_MANAGER, kubeconfig=kubeconfig) as client:
+        return await fetch_picture(client, time.time())
+
+
+async def _why(name: str, namespace: str, kubeconfig: Path | None) -> Explanation:
+    async with connect(_MANAGER, kubeconfig=kubeconfig) as client:
+        pod = await client.get(PODS, name, namespace)
+        home = await client.get(NAMESPACES, namespace)
+        return explain(pod, home, await fetch_picture(client, time.time()))
+
+
+async def _check(release_namespace: str, kubeconfig: Path | None) -> list[checks.Check]:
+    async with (
+        connect(_MANAGER, kubeconfig=kubeconfig) as client,
+        connect(_MANAGER, kubeconfig=kubeconfig, dry_run=True) as trying,
+    ):
+        return checks.judge(await evidence.gather(client, trying, release_namespace, time.time()))
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run the work; a failure becomes one line with the way out, and exit code 2."""
+    try:
+        return asyncio.run(work)
+    except KubeError as error:
+        way_out = next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")
+        typer.echo(f"outrider: {evidence.one_line(error)}" + (f"\n  {way_out}" if way_out else ""), err=True)
+        raise typer.Exit(2) from None
+
+
+def _show(answer: object, table: RenderableType, output: Output) -> None:
+    if output is Output.JSON:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
+    else:
+        _console().print(table, soft_wrap=not isinstance(answer, Status | Explanation))
+
+
+def _console() -> Console:
+    """Return the terminal, or for a pipe or file one so wide that no line is folded."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_PIPE_COLUMNS)
+
+
+def main() -> None:
+    """Run the command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""`outrider status`: nodes, jobs and remediation episodes as rows. Pure."""
+
+import msgspec
+
+from outrider.api.core import Node, Pod
+from outrider.api.gangplacement import GangPlacement
+from outrider.api.gpunode import GPUNode, Health
+from outrider.api.names import UNHEALTHY_TAINT
+from outrider.api.remediation import Phase, Remediation, Step, StepState
+from outrider.api.times import parse_rfc3339
+from outrider.cli.picture import Picture, gated, job_uid_of
+from outrider.workloads import rank_of
+
+_MARKS = {StepState.RUNNING: "…", StepState.DONE: "✓", StepState.EXPIRED: "✗", StepState.SKIPPED: "-"}
+
+
+class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One GPU node. ``age_seconds`` is the age of the agent's report, null where there is none."""
+
+    name: str
+    health: str
+    score: int
+    verdict: str
+    reason: str
+    gpus: str
+    taint: str
+    mode: str
+    age_seconds: float | None
+    message: str
+
+
+class RankRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One pod of a job. Steps are -1 where unknown."""
+
+    rank: int
+    pod: str
+    node: str
+    phase: str
+    step: int
+    checkpoint_step: int
+
+
+class JobRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One training job."""
+
+    namespace: str
+    name: str
+    kind: str
+    state: str
+    domain: str
+    message: str
+    ranks: list[RankRow]
+
+
+class EpisodeRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One remediation episode."""
+
+    name: str
+    node: str
+    cause: str
+    phase: str
+    mode: str
+    steps: list[Step]
+    message: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The whole answer."""
+
+    nodes: list[NodeRow]
+    jobs: list[JobRow]
+    episodes: list[EpisodeRow]
+
+
+def status_of(picture: Picture) -> Status:
+    """Return the rows, sickest nodes and open episodes first."""
+    nodes = [_node_row(name, gpu_node, picture) for name, gpu_node in picture.gpu_nodes.items()]
+    episodes = sorted(picture.episodes, key=lambda one: (one.status.phase is not Phase.OPEN, one.metadata.name))
+    return Status(
+        nodes=sorted(nodes, key=lambda row: (row.score, row.name)),
+        jobs=_job_rows(picture),
+        episodes=[_episode_row(episode) for episode in episodes],
+    )
+
+
+def _node_row(name: str, gpu_node: GPUNode, picture: Picture) -> NodeRow:
+    status = gpu_node.status
+    healthy = sum(gpu.health is Health.HEALTHY for gpu in status.gpus)
+    return NodeRow(
+        name=name,
+        health=str(status.health),
+        score=status.score,
+        verdict=str(status.verdict),
+        reason=status.reason,
+        gpus=f"{healthy}/{len(status.gpus)}",
+        taint=taint_of(picture.nodes.get(name)),
+        mode=str(gpu_node.spec.mode),
+        age_seconds=age_seconds(gpu_node, picture.now),
+        message=status.message,
+    )
+
+
+def taint_of(node: Node | None) -> str:
+    """Return the value of Outrider's taint, empty for none."""
+    taints = node.spec.taints if node else []
+    return next((taint.value or "set" for taint in taints if taint.key == UNHEALTHY_TAINT), "")
+
+
+def age_seconds(gpu_node: GPUNode, now: float) -> float | None:
+    """Return the age of the agent's last report, None where it never reported."""
+    try:
+        return round(now - parse_rfc3339(gpu_node.status.observed_at or ""), 1)
+    except ValueError:
+        return None
+
+
+def _job_rows(picture: Picture) -> list[JobRow]:
+    plans = {(plan.metadata.namespace, plan.spec.job_uid): plan for plan in picture.placements}
+    pods = {(pod.metadata.namespace, job_uid_of(pod)): pod for pod in picture.pods if not pod.finished}
+    keys = sorted(plans.keys() | pods.keys())
+    return sorted(
+        (_job_row(namespace, uid, plans.get((namespace, uid)), picture) for namespace, uid in keys),
+        key=lambda row: (row.namespace, row.name),
+    )
+
+
+def _job_row(namespace: str, uid: str, plan: GangPlacement | None, picture: Picture) -> JobRow:
+    pods = [pod for pod in picture.job_pods(uid, namespace) if not pod.finished]
+    owner = pods[0].metadata.controller() if pods else None
+    return JobRow(
+        namespace=namespace,
+        name=plan.spec.job_name if plan else owner.name if owner else uid,
+        kind=plan.spec.job_kind if plan else owner.kind if owner else "",
+        state=str(plan.status.state) if plan else "NotPlanned",
+        domain=plan.status.domain if plan else "",
+        message=plan.status.message if plan else "",
+        ranks=sorted((_rank_row(pod, picture) for pod in pods), key=lambda row: (row.rank, row.pod)),
+    )
+
+
+def _rank_row(pod: Pod, picture: Picture) -> RankRow:
+    rank = rank_of(pod)
+    states = picture.ranks_of(pod)
+    return RankRow(
+        rank=-1 if rank is None else rank,
+        pod=pod.metadata.name,
+        node=pod.spec.node_name,
+        phase=phase_of(pod),
+        step=max((state.step for state in states), default=-1),
+        checkpoint_step=max((state.checkpoint_step for state in states), default=-1),
+    )
+
+
+def phase_of(pod: Pod) -> str:
+    """Return the pod's phase as kubectl would name it, and Gated while its gang has no plan."""
+    if pod.metadata.deletion_timestamp:
+        return "Terminating"
+    return "Gated" if gated(pod) else pod.status.phase
+
+
+def _episode_row(episode: Remediation) -> EpisodeRow:
+    status = episode.status
+    return EpisodeRow(
+        name=episode.metadata.name,
+        node=episode.spec.node,
+        cause=episode.spec.cause,
+        phase=str(status.phase),
+        mode=str(status.mode),
+        steps=status.steps,
+        message=status.message,
+    )
+
+
+def steps_line(steps: list[Step]) -> str:
+    """Return the rungs with their outcome in one line: isolate ✓ checkpoint …"""
+    return " ".join(f"{step.name} {_MARKS[step.state]}" for step in steps) or "none yet"

@@ -1,0 +1,155 @@
+"""`outrider why POD`: what happened to a pod, in plain words, from API objects only. Pure."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from outrider.api import names
+from outrider.api.core import Pod
+from outrider.api.gangplacement import GangPlacement, PlacementState
+from outrider.api.gpunode import Health
+from outrider.api.remediation import Phase, Remediation
+from outrider.cli.picture import Picture, gated, job_uid_of
+from outrider.cli.resources import Namespace
+from outrider.cli.status import phase_of, steps_line, taint_of
+from outrider.workloads import gpus_of, rank_of
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One thing that is so; ``next_step`` is what to do about it, empty where nothing needs doing."""
+
+    topic: str
+    text: str
+    next_step: str = msgspec.field(default="", name="next")
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The answer: facts in the order in which they happen to a pod, and the first thing to do."""
+
+    pod: str
+    phase: str
+    node: str
+    facts: list[Fact]
+    next_step: str = msgspec.field(name="next")
+
+
+def explain(pod: Pod, namespace: Namespace, picture: Picture) -> Explanation:
+    """Say where the pod stands and why."""
+    facts = [*_admission(pod, namespace), *_plan(pod, picture), *_scheduling(pod), *_node(pod, picture)]
+    facts += [*_episodes(pod, picture), *_training(pod, picture)]
+    first = next((fact.next_step for fact in facts if fact.next_step), "nothing: Outrider waits for nobody here")
+    return Explanation(pod.key, phase_of(pod), pod.spec.node_name, facts, first)
+
+
+def _admission(pod: Pod, namespace: Namespace) -> Iterator[Fact]:
+    if pod.metadata.labels.get(names.IGNORE_LABEL) == "true":
+        yield Fact("admission", f"the label {names.IGNORE_LABEL}=true keeps Outrider away from this pod")
+    elif version := pod.metadata.annotations.get(names.INJECTED_ANNOTATION):
+        yield Fact("admission", f"admitted by Outrider {version}")
+    elif gpus_of(pod) == 0:
+        yield Fact("admission", "the pod asks for no GPU, so Outrider does not manage it")
+    elif namespace.metadata.labels.get(names.ENABLED_LABEL) != "true":
+        name = namespace.metadata.name
+        text = f"Outrider is not switched on in namespace {name}"
+        yield Fact("admission", text, f"kubectl label namespace {name} {names.ENABLED_LABEL}=true, then recreate it")
+    else:
+        text = "the pod was created while the webhook did not answer, or before the namespace was enabled"
+        yield Fact("admission", text, "outrider check; then recreate the pod")
+
+
+def _plan(pod: Pod, picture: Picture) -> Iterator[Fact]:
+    if why := pod.metadata.annotations.get(names.WHY_ANNOTATION):
+        yield Fact("plan", why)
+    plan = next((plan for plan in picture.placements if plan.spec.job_uid == job_uid_of(pod)), None)
+    if gated(pod):
+        yield _gate(pod, plan)
+    if plan is not None:
+        yield from _placement(pod, plan)
+
+
+def _gate(pod: Pod, plan: GangPlacement | None) -> Fact:
+    text = f"held by the scheduling gate {names.GANG_GATE} until its whole gang is planned"
+    if plan is None:
+        return Fact("gate", f"{text}; no plan was written yet", "outrider check: is the planner running?")
+    if plan.status.state is PlacementState.WAITING:
+        return Fact("gate", text, f"kubectl describe gangplacement -n {pod.metadata.namespace} {plan.metadata.name}")
+    return Fact("gate", f"{text}; the plan is written and the gate is about to be lifted")
+
+
+def _placement(pod: Pod, plan: GangPlacement) -> Iterator[Fact]:
+    status = plan.status
+    mine = next((one for one in status.ranks if one.pod_uid == pod.metadata.uid), None)
+    where = f", this pod on {mine.node} as rank {mine.rank}" if mine else ""
+    domain = f" within {status.domain}" if status.domain else ""
+    yield Fact("plan", f"gang of {plan.spec.size} is {status.state}{domain}{where}. {status.message}".strip())
+    if status.spares:
+        yield Fact("plan", f"spare nodes: {', '.join(status.spares)}")
+    for refused in status.rejected[:3]:
+        yield Fact("plan", f"not {refused.domain}: {refused.reason}")
+
+
+def _scheduling(pod: Pod) -> Iterator[Fact]:
+    if pod.spec.node_name or gated(pod):
+        return
+    condition = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
+    if condition and condition.message:
+        yield Fact("scheduling", condition.message, f"kubectl describe pod -n {pod.metadata.namespace} {_name(pod)}")
+    elif pod.spec.scheduler_name == names.SCHEDULER_NAME:
+        yield Fact("scheduling", "no scheduler has looked at it yet", "outrider check: is the scheduler running?")
+
+
+def _name(pod: Pod) -> str:
+    return pod.metadata.name
+
+
+def _node(pod: Pod, picture: Picture) -> Iterator[Fact]:
+    name = pod.spec.node_name
+    gpu_node = picture.gpu_nodes.get(name)
+    if not name:
+        return
+    if gpu_node is None:
+        yield Fact(
+            "node", f"runs on {name}, whose GPUs no agent reports", f"outrider check: does {name} have an agent?"
+        )
+        return
+    status = gpu_node.status
+    taint = f", tainted {taint}" if (taint := taint_of(picture.nodes.get(name))) else ""
+    text = f"on {name}: {status.health}, score {status.score}, verdict {status.verdict}{taint}. {status.message}"
+    sick = status.verdict.hard or status.health is Health.UNKNOWN
+    yield Fact("node", text.strip(), f"kubectl describe gpunode {name}" if sick else "")
+
+
+def _episodes(pod: Pod, picture: Picture) -> Iterator[Fact]:
+    for episode in sorted(picture.episodes, key=lambda one: one.metadata.creation_timestamp or ""):
+        if text := _part(pod, episode):
+            status = episode.status
+            words = f"{episode.metadata.name} ({status.phase}, {status.mode}): {text}; {steps_line(status.steps)}"
+            yield Fact("remediation", f"{words}. {status.message}", _advice(episode))
+
+
+def _part(pod: Pod, episode: Remediation) -> str:
+    """Return the pod's part in an episode, empty where it has none."""
+    cause = f"{episode.spec.cause} on {episode.spec.node}"
+    for job in episode.status.jobs:
+        if pod.metadata.uid in job.pod_uids:
+            return f"moves this pod off because of {cause}"
+        if job.uid != job_uid_of(pod):
+            continue
+        if (pod.metadata.creation_timestamp or "") >= (episode.metadata.creation_timestamp or "") and (
+            rank_of(pod) in job.ranks
+        ):
+            return f"this pod replaces {', '.join(job.pods)}, moved because of {cause}"
+        return f"another rank of this job is moved because of {cause}; this pod stays"
+    return ""
+
+
+def _advice(episode: Remediation) -> str:
+    if episode.status.phase is not Phase.OPEN:
+        return ""
+    return f"kubectl describe remediation {episode.metadata.name}"
+
+
+def _training(pod: Pod, picture: Picture) -> Iterator[Fact]:
+    for state in picture.ranks_of(pod)[:8]:
+        saved = f", last checkpoint at step {state.checkpoint_step}" if state.checkpoint_step >= 0 else ""
+        yield Fact("training", f"rank {state.rank} is at step {state.step}{saved}")
