@@ -49,11 +49,12 @@ def test_only_our_taint_goes_and_only_if_it_is_still_where_it_was_read() -> None
 async def test_the_hook_leaves_no_gate_taint_condition_or_annotation_and_tells_stranded_pods(
     control_plane: State, client: Client, namespace: str
 ) -> None:
+    sick = f"sick-{namespace}"
     apply(control_plane, gated_pod(namespace))
-    apply(control_plane, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "sick"}, "spec": {"taints": TAINTS}})
+    apply(control_plane, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": sick}, "spec": {"taints": TAINTS}})
     condition = {"type": names.GPU_CONDITION, "status": "False", "reason": "Unhealthy", "message": "xid/79"}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    await client.patch(NODES, "sick", {"status": {"conditions": [ready, condition]}}, PatchType.STRATEGIC, "", "status")
+    await client.patch(NODES, sick, {"status": {"conditions": [ready, condition]}}, PatchType.STRATEGIC, "", "status")
 
     await uninstall.clean(client, namespace)
     await uninstall.clean(client, namespace)  # helm may run a hook again
@@ -61,12 +62,17 @@ async def test_the_hook_leaves_no_gate_taint_condition_or_annotation_and_tells_s
     waiting = await client.get(PODS, "waits", namespace)
     assert [gate.name for gate in waiting.spec.scheduling_gates] == ["team.example/quota"]
     assert waiting.metadata.annotations == {"note": "mine"}
-    node = await client.get(NODES, "sick")
+    node = await client.get(NODES, sick)
     assert names.UNHEALTHY_TAINT not in [taint.key for taint in node.spec.taints]
     assert "team.example/reserved" in [taint.key for taint in node.spec.taints]
     assert "Ready" in [c.type for c in node.status.conditions]
     assert names.GPU_CONDITION not in [c.type for c in node.status.conditions]
-    events = [e for e in (await client.list(EVENTS)).items if e.reason == "OutriderUninstalled"]
+    await client.delete(NODES, sick)
+    events = [
+        e
+        for e in (await client.list(EVENTS)).items
+        if (e.reason, e.metadata.namespace) == ("OutriderUninstalled", namespace)
+    ]
     assert len(events) == 1
     assert f"kubectl delete pod -n {namespace} waits" in events[0].message
 
