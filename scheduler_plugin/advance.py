@@ -83,7 +83,7 @@ def _join(case: Case) -> Advance:
     survivors = [rank.node for rank in kept if rank.pod_uid in case.ranks]
     before = {rank.rank: rank.node for rank in case.old.values()}
     asked = case.ask(seeking)
-    wishes = {one.uid: {before.get(one.rank, ""), *case.status.spares} for one in asked.members}
+    wishes = {one.uid: [before.get(one.rank, ""), *case.status.spares] for one in asked.members}
     result = replace(asked, survivors, wishes, case.snapshot, case.now)
     evict = _evictable(case, asked, result, survivors)
     if isinstance(result, Refusal):

@@ -14,6 +14,8 @@ _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedul
 
 def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration], *, cordoned: bool = False) -> Taint | None:
     """Return the first taint that keeps the pod away, or None. A cordon counts as the taint that mirrors it."""
+    if not taints and not cordoned:
+        return None
     every = (*taints, _CORDON) if cordoned else taints
     blocking = (taint for taint in every if taint.effect in _BLOCKING)
     return next((taint for taint in blocking if not any(_tolerates(one, taint) for one in tolerations)), None)
@@ -37,6 +39,8 @@ def selects(selector: Mapping[str, str], affinity: Mapping[str, Any], name: str,
 
 def required_terms(affinity: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the alternatives of the required node affinity, None where the pod has none."""
+    if not affinity:
+        return None
     required = _mapping(_mapping(affinity.get("nodeAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution"))
     return list(required.get("nodeSelectorTerms") or []) if required else None
 

@@ -1,6 +1,6 @@
 """Filter: which of the offered nodes a pod may use, and why not the others. Pure: asking twice changes nothing."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -32,6 +32,10 @@ class Decision(msgspec.Struct, frozen=True):
     failed: dict[str, str]
     unresolvable: dict[str, str]
 
+    def refuse(self, name: str, reason: str) -> None:
+        """Refuse a node: with or without hope that preemption there would help."""
+        (self.unresolvable if reason in _UNRESOLVABLE else self.failed)[name] = reason
+
 
 class Ask(msgspec.Struct, frozen=True):
     """What matters of a pod: ``gpus`` in thousandths, its job where the planner places it."""
@@ -61,44 +65,43 @@ def decide(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -> De
     if not ask.needs_gpu:
         return Decision(list(names), {}, {})
     if ask.job_uid:
-        return _sorted(_gang_refusals(ask, names, snapshot, now))
-    return _sorted(_refusals(ask, names, snapshot, now))
+        return _member(ask, names, snapshot, now)
+    return _single(ask, names, snapshot, now)
 
 
-def _sorted(refusals: Iterable[tuple[str, str]]) -> Decision:
+def _single(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> Decision:
+    nodes, gpus = snapshot.nodes, ask.gpus
     decision = Decision([], {}, {})
-    for name, reason in refusals:
-        if not reason:
+    for name in names:
+        view = nodes.get(name)
+        if view is not None and view.usable_until >= now and gpus <= view.spare_gpus:
             decision.allowed.append(name)
-        elif reason in _UNRESOLVABLE:
-            decision.unresolvable[name] = reason
         else:
-            decision.failed[name] = reason
+            decision.refuse(name, _refusal(ask, view, now))
     return decision
 
 
-def _refusals(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> Iterable[tuple[str, str]]:
-    nodes = snapshot.nodes
-    for name in names:
-        view = nodes.get(name)
-        yield name, reasons.NODE_NOT_SEEN if view is None else (view.refusal(now) or _no_room(ask, view))
+def _refusal(ask: Ask, view: NodeView | None, now: float) -> str:
+    """Return why the node is refused, empty where it is not."""
+    if view is None:
+        return reasons.NODE_NOT_SEEN
+    if refusal := view.refusal(now):
+        return refusal
+    if ask.gpus > view.free_gpus:
+        return reasons.NODE_NO_GPU
+    return reasons.NODE_RESERVED if ask.gpus > view.free_gpus - view.held_for_others(ask.job_uid, GPU) else ""
 
 
-def _no_room(ask: Ask, view: NodeView) -> str:
-    held = view.held_gpus and view.held_for_others(ask.job_uid, GPU)
-    if ask.gpus <= view.free_gpus - held:
-        return ""
-    return reasons.NODE_NO_GPU if ask.gpus > view.free_gpus else reasons.NODE_RESERVED
-
-
-def _gang_refusals(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> Iterable[tuple[str, str]]:
+def _member(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> Decision:
     plan = snapshot.plan_of(ask.job_uid)
     if plan is None or ask.pod_uid not in plan.ranks:
-        return [(name, reasons.GANG_NOT_PLANNED) for name in names]
+        return Decision([], {}, dict.fromkeys(names, reasons.GANG_NOT_PLANNED))
     target = target_of(plan, ask, snapshot.nodes, now)
-    view = snapshot.nodes.get(target)
-    refusal = reasons.NODE_NOT_SEEN if view is None else (view.refusal(now) or _no_room(ask, view))
-    return [(name, refusal if name == target else reasons.NODE_NOT_PLANNED) for name in names]
+    decision = Decision([], {}, dict.fromkeys((name for name in names if name != target), reasons.NODE_NOT_PLANNED))
+    if target in names:
+        refusal = _refusal(ask, snapshot.nodes.get(target), now)
+        decision.refuse(target, refusal) if refusal else decision.allowed.append(target)
+    return decision
 
 
 def target_of(plan: Plan, ask: Ask, nodes: Mapping[str, NodeView], now: float) -> str:

@@ -41,18 +41,27 @@ class Tree:
             self._room.append(self._count(counts, nodes))
 
     def _count(self, counts: Mapping[str, int], nodes: Mapping[str, NodeView]) -> "Counter[Path]":
+        """Return the slots under every branch: first per node, then leaf by leaf up to the whole cluster."""
         room: Counter[Path] = Counter()
+        leaves: defaultdict[Path, list[tuple[int, int]]] = defaultdict(list)
         for name, count in counts.items():
-            path = (*nodes[name].place.path, name)
-            weak = weakness(nodes[name]) * count
-            for depth in range(len(path) + 1):
-                branch = path[:depth]
-                room[branch] += count
-                self._weakness[branch] += weak
-                self._levels[depth].add(branch)
-                if depth:
-                    self._children[path[: depth - 1]].add(branch)
+            view = nodes[name]
+            path = (*view.place.path, name)
+            weak = weakness(view) * count
+            leaves[view.place.path].append((count, weak))
+            self._add(room, path, count, weak)
+        for leaf, entries in leaves.items():
+            count, weak = (sum(column) for column in zip(*entries, strict=True))
+            for depth in range(len(leaf), -1, -1):
+                self._add(room, leaf[:depth], count, weak)
         return room
+
+    def _add(self, room: "Counter[Path]", branch: Path, count: int, weak: int) -> None:
+        room[branch] += count
+        self._weakness[branch] += weak
+        self._levels[len(branch)].add(branch)
+        if branch:
+            self._children[branch[:-1]].add(branch)
 
     def holding(self, needs: Sequence[int]) -> Iterator[list[Path]]:
         """Yield, from single nodes up to the whole cluster, the domains of a level that have all the slots needed."""

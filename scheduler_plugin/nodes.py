@@ -17,6 +17,8 @@ from scheduler_plugin.config import Rules
 
 Amounts = Mapping[str, int]  # thousandths by resource name
 _FULL_SCORE: Final = 100
+HEALTH_POINTS: Final = 6
+PACKING_POINTS: Final = 3
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -29,7 +31,11 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """A node, computed once per change. ``holds`` has what planned, unbound pods will take, by job UID."""
+    """A node, computed once per change. ``holds`` has what planned, unbound pods will take, by job UID.
+
+    ``usable_until`` (seconds since 1970) and ``spare_gpus`` (thousandths, free and not held) answer most questions of
+    filter in two comparisons; ``preference`` is the node's own part of its score.
+    """
 
     name: str
     place: Place
@@ -42,8 +48,9 @@ class NodeView(msgspec.Struct, frozen=True):
     holds: Mapping[str, Amounts]
     gpus: int
     free_gpus: int
-    held_gpus: int
-    pods: int
+    spare_gpus: int
+    usable_until: float
+    preference: int
 
     def refusal(self, now: float) -> str:
         """Return why the node may get no GPU work at ``now`` (seconds since 1970), empty where it may."""
@@ -109,24 +116,31 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
     return known
 
 
-def view(
-    node: Node, health: GPUNode | None, used: Amounts, holds: Mapping[str, Amounts], pods: int, rules: Rules
-) -> NodeView:
+def view(node: Node, health: GPUNode | None, used: Amounts, holds: Mapping[str, Amounts], rules: Rules) -> NodeView:
     """Return the node's view. ``used`` sums the requests of every bound pod, whoever bound it."""
+    judgement = judge(node, health, rules)
     allocatable = amounts(node.status.allocatable)
     free = {name: amount - used.get(name, 0) for name, amount in allocatable.items()}
+    gpus, free_gpus = allocatable.get(GPU, 0), free.get(GPU, 0)
     return NodeView(
         name=node.metadata.name,
         place=place(node.metadata.name, node.metadata.labels, rules.levels),
         labels=node.metadata.labels,
         taints=tuple(node.spec.taints),
         cordoned=node.spec.unschedulable,
-        judgement=judge(node, health, rules),
+        judgement=judgement,
         allocatable=allocatable,
         free=free,
         holds=holds,
-        gpus=allocatable.get(GPU, 0),
-        free_gpus=free.get(GPU, 0),
-        held_gpus=sum(amounts.get(GPU, 0) for amounts in holds.values()),
-        pods=pods,
+        gpus=gpus,
+        free_gpus=free_gpus,
+        spare_gpus=free_gpus - sum(held.get(GPU, 0) for held in holds.values()),
+        usable_until=-math.inf if judgement.refusal else judgement.fresh_until,
+        preference=_preference(judgement.score, gpus, free_gpus),
     )
+
+
+def _preference(score: int, gpus: int, free_gpus: int) -> int:
+    """Return 0 to 9 points: hardware first, then nodes already in use, so that whole nodes stay free for gangs."""
+    packing = PACKING_POINTS * (gpus - free_gpus) // max(gpus, 1)
+    return max(0, min(HEALTH_POINTS, HEALTH_POINTS * score // _FULL_SCORE)) + max(0, min(PACKING_POINTS, packing))

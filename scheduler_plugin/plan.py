@@ -46,16 +46,20 @@ class Nearness:
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._shared: Counter[Path] = Counter()
+        self._known: dict[Path, int] = {}
         for path in paths:
             self.add(path)
 
     def add(self, path: Path) -> None:
         """Take one more place into account."""
         self._shared.update(path[:depth] for depth in range(1, len(path) + 1))
+        self._known.clear()
 
     def __call__(self, path: Path) -> int:
         """Return the nearness of a place; higher is nearer."""
-        return sum(self._shared[path[:depth]] for depth in range(1, len(path) + 1))
+        if path not in self._known:
+            self._known[path] = sum(self._shared[path[:depth]] for depth in range(1, len(path) + 1))
+        return self._known[path]
 
 
 def plan(gang: Gang, snapshot: Snapshot, spares: int, now: float) -> Placement | Refusal:
@@ -76,19 +80,18 @@ def plan(gang: Gang, snapshot: Snapshot, spares: int, now: float) -> Placement |
 
 
 def replace(
-    gang: Gang, survivors: Sequence[str], wishes: Mapping[str, Collection[str]], snapshot: Snapshot, now: float
+    gang: Gang, survivors: Sequence[str], wishes: Mapping[str, Sequence[str]], snapshot: Snapshot, now: float
 ) -> Placement | Refusal:
     """Return nodes for members that join pods already on ``survivors`` (node names, one per pod).
 
-    ``wishes`` by pod UID are nodes to take first: the rank's last node, the spares. Then the nearest to all that
-    are there. Members without room are left out: a running gang gains nothing if the others wait for them.
+    ``wishes`` by pod UID are nodes to take first, in order: the rank's last node, the spares. Then the nearest to all
+    that are there. Members without room are left out: a running gang gains nothing if the others wait for them.
     """
     room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now)
     near = Nearness(snapshot.nodes[name].place.path for name in survivors if name in snapshot.nodes)
     nodes: dict[str, str] = {}
     for one in sorted(gang.members, key=lambda one: one.rank):
-        wished = wishes.get(one.uid, ())
-        view = min(room.fitting(one), key=lambda view: (view.name not in wished, *_closest(view, near)), default=None)
+        view = _wished(room, one, wishes.get(one.uid, ())) or _nearest(room, one, near)
         if view is not None:
             nodes[one.uid] = view.name
             room.use(view, one)
@@ -118,6 +121,14 @@ def _mixed(tree: Tree, needs: Sequence[int], members: Sequence[Member], room: Ro
     domains = (domain for level in tree.holding(needs) for domain in level)
     tries = (room.first_fit(ranked, tree.under(domain)) for domain in domains)
     return next((nodes for nodes in tries if nodes is not None), None)
+
+
+def _wished(room: Room, one: Member, wishes: Iterable[str]) -> NodeView | None:
+    return next((view for name in wishes if (view := room.on(name, one))), None)
+
+
+def _nearest(room: Room, one: Member, near: Nearness) -> NodeView | None:
+    return min(room.fitting(one), key=lambda view: _closest(view, near), default=None)
 
 
 def _spares(

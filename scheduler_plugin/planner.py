@@ -202,4 +202,4 @@ def _better(old: NodeView, new: NodeView) -> bool:
     if _worse(old, new) or old.labels != new.labels:
         return True
     more = any(amount > old.free.get(name, 0) for name, amount in new.free.items())
-    return more or old.held_gpus > new.held_gpus
+    return more or new.spare_gpus > old.spare_gpus

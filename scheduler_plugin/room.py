@@ -19,6 +19,7 @@ class Room:
         for one in members:
             kinds[one.shape()].append(one)
         self.kinds = list(kinds.values())
+        self._shapes = {one.uid: shape for shape, kind in kinds.items() for one in kind}
         self._free: dict[str, dict[str, int]] = {}
         self._snapshot, self._job_uid = snapshot, job_uid
         self._eligible = {
@@ -34,13 +35,20 @@ class Room:
         """Return for each kind of member how many fit on each node, nodes with no room left out."""
         found = []
         for kind in self.kinds:
-            counts = ((view.name, self._count(view, kind[0])) for view in self._eligible[kind[0].shape()].values())
+            counts = (
+                (view.name, self._count(view, kind[0])) for view in self._eligible[self._shapes[kind[0].uid]].values()
+            )
             found.append({name: count for name, count in counts if count > 0})
         return found
 
     def fitting(self, one: Member) -> Iterator[NodeView]:
         """Yield the nodes that have room for the member."""
-        return (view for view in self._eligible[one.shape()].values() if fits(one, self._room(view)))
+        return (view for view in self._eligible[self._shapes[one.uid]].values() if fits(one, self._room(view)))
+
+    def on(self, name: str, one: Member) -> NodeView | None:
+        """Return the node of that name if it has room for the member."""
+        view = self._eligible[self._shapes[one.uid]].get(name)
+        return view if view is not None and fits(one, self._room(view)) else None
 
     def use(self, view: NodeView, one: Member) -> None:
         """Take the member's requests from the node."""
@@ -57,7 +65,7 @@ class Room:
         before = {view.name: dict(self._room(view)) for view in allowed}
         nodes: dict[str, str] = {}
         for one in members:
-            able = self._eligible[one.shape()]
+            able = self._eligible[self._shapes[one.uid]]
             view = next((view for view in allowed if view.name in able and fits(one, self._room(view))), None)
             if view is None:
                 self._free |= before
@@ -87,4 +95,7 @@ def eligible(view: NodeView, one: Member, now: float) -> bool:
 
 def fits(one: Member, room: Mapping[str, int]) -> bool:
     """Return whether the room covers the member's requests."""
-    return all(room.get(name, 0) >= amount for name, amount in one.requests.items())
+    for name, amount in one.requests.items():  # noqa: SIM110 - runs for every node, and all() costs twice as much
+        if room.get(name, 0) < amount:
+            return False
+    return True

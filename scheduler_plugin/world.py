@@ -231,11 +231,10 @@ class World:
         node = self._nodes.get(name)
         if node is None:
             return None
-        bound = self._bound.get(name, set())
         used: Counter[str] = Counter()
-        for uid in bound:
+        for uid in self._bound.get(name, ()):
             used.update(self._asked[uid])
-        return view(node, self._health.get(name), used, self._holds(name), len(bound), self._rules)
+        return view(node, self._health.get(name), used, self._holds(name), self._rules)
 
     def _holds(self, name: str) -> dict[str, Amounts]:
         holds: defaultdict[str, Counter[str]] = defaultdict(Counter)
