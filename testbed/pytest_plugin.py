@@ -54,11 +54,11 @@ def _namespace(request: pytest.FixtureRequest) -> Iterator[str]:
     used = "cluster" if "cluster" in request.fixturenames else "control_plane"
     given: State = request.getfixturevalue(used)
     name = f"test-{secrets.token_hex(3)}"
-    api = control_plane.admin(given)
-    api.ensure("/api/v1/namespaces", {"metadata": {"name": name}})
+    with contextlib.closing(control_plane.admin(given)) as api:
+        api.ensure("/api/v1/namespaces", {"metadata": {"name": name}})
     yield name
-    api.call("DELETE", f"/api/v1/namespaces/{name}")
-    api.close()
+    with contextlib.closing(control_plane.admin(given)) as api:  # the test may have restarted the API server
+        api.call("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -4,10 +4,11 @@ Its request method is not used: it knows one number as timeout, which a watch ca
 again. Bytes go from aiohttp to msgspec.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,14 +21,17 @@ from outrider import __version__
 from outrider.kube import wire
 from outrider.kube.client import EVERYTHING, Client, Page, PatchType, Selector, WatchEvent
 from outrider.kube.errors import Conflict, Gone, NoCredentials, NotFound, Unreachable
-from outrider.kube.kinds import Kind, T
+from outrider.kube.kinds import LEASES, Kind, T
 from outrider.kube.metrics import REQUEST_SECONDS
 
 _CONNECT_SECONDS: Final = 5.0
 _REQUEST: Final = aiohttp.ClientTimeout(total=10.0, sock_connect=_CONNECT_SECONDS)
+# The API server tries an eviction again for 10 seconds where the pod changed, or has another UID than the wanted one.
+_EVICTION: Final = aiohttp.ClientTimeout(total=15.0, sock_connect=_CONNECT_SECONDS)
 # A bookmark comes about once a minute, so a stream that is silent for longer than this is dead.
 _WATCH: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=70.0)
 _WATCH_SECONDS: Final = 290  # the API server ends the stream then; below the five minutes of many load balancers
+_IN_FLIGHT: Final = 32  # requests at a time; more wait their turn before their time limit starts
 _CHUNK_OBJECTS: Final = 500  # per list request, as client-go: bounds the answer at some 10 MB of nodes
 _BROKEN: Final = (aiohttp.ClientError, TimeoutError, OSError, config.ConfigException)
 
@@ -43,7 +47,7 @@ async def connect(
     """
     configuration = await _load(kubeconfig)
     async with ApiClient(configuration) as api:
-        connector = aiohttp.TCPConnector(ssl=api.rest_client.ssl_context)
+        connector = aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=0)
         # An uncompressed answer costs less than inflating it: the API server is in the same network.
         headers = {"User-Agent": f"outrider/{__version__} ({field_manager})", "Accept-Encoding": "identity"}
         async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
@@ -75,6 +79,8 @@ class Transport:
         self._session = session
         self._configuration = configuration
         self._root = configuration.host.rstrip("/")
+        self._turns = asyncio.Semaphore(_IN_FLIGHT)
+        self._dry_run = dry_run
         self._write: dict[str, str] = {"fieldManager": field_manager} | ({"dryRun": "All"} if dry_run else {})
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
@@ -121,7 +127,8 @@ class Transport:
     async def create(self, kind: Kind[T], body: Any, namespace: str = "", subresource: str = "", name: str = "") -> T:
         """See Client."""
         path = kind.path(namespace, name, subresource)
-        answer = await self._request("POST", kind, path, self._write, body)
+        limit = _EVICTION if subresource == "eviction" else _REQUEST
+        answer = await self._request("POST", kind, path, self._write, body, limit=limit)
         if subresource and wire.is_status(answer):
             answer = msgspec.json.encode({"metadata": {"name": name, "namespace": namespace}})
         return wire.decode_object(kind, answer)
@@ -141,10 +148,11 @@ class Transport:
 
     async def delete(self, kind: Kind[T], name: str, namespace: str = "", uid: str = "") -> None:
         """See Client. What the object owns is collected in the background."""
-        body = {"propagationPolicy": "Background"} | ({"preconditions": {"uid": uid}} if uid else {})
-        query = {key: value for key, value in self._write.items() if key == "dryRun"}
+        body: dict[str, Any] = {"propagationPolicy": "Background"}
+        body |= {"preconditions": {"uid": uid}} if uid else {}
+        body |= {"dryRun": ["All"]} if self._dry_run else {}  # beside a body the API server ignores the query's
         try:
-            await self._request("DELETE", kind, kind.path(namespace, name), query, body)
+            await self._request("DELETE", kind, kind.path(namespace, name), body=body)
         except NotFound:
             return
         except Conflict:
@@ -159,9 +167,12 @@ class Transport:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
+        limit: aiohttp.ClientTimeout = _REQUEST,
     ) -> bytes:
         content = None if body is None else msgspec.json.encode(body)
-        async with self._open(method, kind, path, query, content, content_type) as response:
+        # A leader's renewal must not wait behind a burst of its own work.
+        turn = nullcontext() if kind is LEASES else self._turns
+        async with turn, self._open(method, kind, path, query, content, content_type, limit) as response:
             await _check(response, f"{method} {path}")
             return await response.read()
 
