@@ -117,9 +117,9 @@ def application(policies: Callable[[], Sequence[TrainingPolicy]], image: str) ->
             async with asyncio.timeout(BODY_SECONDS):
                 body = await request.read()
             review = parse(body)
-        except (BadReview, TimeoutError) as error:
+        except (BadReview, web.RequestPayloadError, TimeoutError) as error:
             metrics.REVIEWS.labels("refused").inc()
-            status = 400 if isinstance(error, BadReview) else 408
+            status = 408 if isinstance(error, TimeoutError) else 400
             return web.json_response({"error": str(error) or "the body did not arrive in time"}, status=status)
         mutation, outcome = answer(review, policies(), image)
         metrics.REVIEWS.labels(outcome).inc()

@@ -56,7 +56,7 @@ _PYTORCHJOB = {
     "annotations": None,
     "ownerReferences": [owner("PyTorchJob", "kubeflow.org/v1")],
 }
-_SHELL = "set -e\nexport PET_MAX_RESTARTS=3\nexec torchrun \\\n  --nnodes 2 --rdzv_backend c10d --rdzv_conf a=1 train.py"
+_SHELL = "export PET_MAX_RESTARTS=3\nexec torchrun \\\n  --nnodes 2 --rdzv_backend c10d --rdzv_conf a=1 train.py"
 
 CORPUS: dict[str, dict[str, Any]] = {
     "indexed job": pod(),
@@ -93,7 +93,9 @@ CORPUS: dict[str, dict[str, Any]] = {
     ),
     "env from": pod(container(envFrom=[{"secretRef": {"name": "keys"}}])),
     "own scheduler": pod(schedulerName="volcano"),
-    "claims": pod(container(resources={"claims": [{"name": "gpu"}]}), resourceClaims=[{"name": "gpu"}]),
+    "claims": pod(
+        container(resources={"claims": [{"name": "gpu"}]}), resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]
+    ),
     "mig": pod(container(resources={"limits": {"nvidia.com/mig-1g.10gb": "1"}})),
     "root": pod(securityContext={"runAsUser": 0}),
     "bound": pod(nodeName="gpu-0"),
