@@ -30,7 +30,10 @@ class TrainingPolicySpec(Resource, frozen=True, kw_only=True):
     """Selection and settings. The policy with the most selector labels that match wins; then the lowest name."""
 
     selector: Annotated[dict[str, str], msgspec.Meta(description="labels a pod must carry; empty: all")] = {}
-    namespaces: Annotated[list[str], msgspec.Meta(description="namespaces it holds in; empty: every enabled one")] = []
+    namespaces: Annotated[
+        list[Annotated[str, msgspec.Meta(min_length=1, max_length=63)]],
+        msgspec.Meta(max_length=256, description="namespaces it holds in; empty: every enabled one"),
+    ] = []
     inject: Annotated[bool, msgspec.Meta(description="false leaves matching pods untouched")] = True
     spares: Annotated[int, msgspec.Meta(ge=0, le=64, description="spare nodes named for each gang")] = 1
     checkpoint: Checkpoint = Checkpoint()
