@@ -58,6 +58,15 @@ class Api:
         if status != http.client.CONFLICT:
             _checked("POST", collection, status, answer)
 
+    def patch(self, path: str, changes: dict[str, Any]) -> None:
+        """Apply a JSON merge patch (RFC 7396).
+
+        Raises:
+            TestbedError: the server refused.
+        """
+        status, answer = self.call("PATCH", path, changes, "application/merge-patch+json")
+        _checked("PATCH", path, status, answer)
+
     def is_ready(self) -> bool:
         """Whether the API server says it is ready."""
         try:

@@ -1,11 +1,15 @@
 """Simulated nodes: real Node objects that KWOK keeps Ready and on which it pretends to run pods."""
 
+import json
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from testbed import control_plane, kubeconfig, labels, processes
+from testbed import control_plane, kubeconfig, labels, processes, versions
 from testbed.build import program
 from testbed.certificates import Authority
+from testbed.errors import TestbedError
 from testbed.say import Say, step
 from testbed.state import State
 
@@ -13,19 +17,56 @@ TAINT = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
 """Keeps pods that must really run off simulated nodes; pods that may land there tolerate it."""
 
 _ANNOTATION = "kwok.x-k8s.io/node"
-_POLL_S = 0.2
+_POLL_S = 1.0
 _READY_S = 120.0
+_READY_EACH_S = 0.05
+_CREATORS = 8
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
+_NODE_INFO = {
+    "architecture": "amd64",
+    "operatingSystem": "linux",
+    "osImage": "",
+    "kernelVersion": "",
+    "kubeletVersion": f"v{versions.KUBERNETES}",
+    "kubeProxyVersion": "",
+    "containerRuntimeVersion": "kwok://fake",
+    "bootID": "",
+    "machineID": "",
+    "systemUUID": "",
+}
+_OPTIONS = {
+    "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+    "kind": "KwokConfiguration",
+    "options": {
+        "nodePlayStageParallelism": 16,
+        "podPlayStageParallelism": 16,
+        "nodeLeaseParallelism": 16,
+    },
+}
 
 
 def up(state: State, first: int, count: int, say: Say) -> None:
-    """Start KWOK and create nodes kwok-FIRST to kwok-(COUNT-1), and wait until all are Ready."""
+    """Start KWOK and create nodes kwok-FIRST to kwok-(COUNT-1), and wait until all are Ready.
+
+    Raises:
+        TestbedError: some were not Ready within two minutes and 50 ms a node.
+    """
     with step(say, f"{count} simulated nodes", "Ready"):
         start(state)
-        api = control_plane.admin(state)
-        for index in range(first, count):
-            api.ensure("/api/v1/nodes", node(state.profile, index))
+        with ThreadPoolExecutor(_CREATORS) as pool:
+            for done in [pool.submit(_create, state, range(first + i, count, _CREATORS)) for i in range(_CREATORS)]:
+                done.result()
         _wait_ready(state, count)
-        api.close()
+
+
+def _create(state: State, indices: Iterable[int]) -> None:
+    api = control_plane.admin(state)
+    for index in indices:
+        new = node(state.profile, index)
+        api.ensure("/api/v1/nodes", new)
+        # The API server taints every new node as not ready, and the controller that lifts that is slow.
+        api.patch(f"/api/v1/nodes/{new['metadata']['name']}", {"spec": new["spec"]})
+    api.close()
 
 
 def start(state: State) -> None:
@@ -35,8 +76,12 @@ def start(state: State) -> None:
     authority = Authority(control_plane.certificates(state))
     config = state.folder / "kubeconfigs" / "kwok"
     kubeconfig.write(config, state.plan.api_url, authority, "kwok", "system:masters")
+    options = state.folder / "kwok.json"
+    options.write_text(json.dumps(_OPTIONS))
     argv = [
         program("kwok"),
+        f"--config={options}",
+        "--v=WARN",
         f"--kubeconfig={config}",
         f"--manage-nodes-with-annotation-selector={_ANNOTATION}=fake",
         "--node-lease-duration-seconds=40",
@@ -64,14 +109,30 @@ def node(profile_name: str, index: int) -> dict[str, Any]:
             "annotations": {_ANNOTATION: "fake"},
         },
         "spec": {"taints": [TAINT]},
-        "status": {"capacity": resources, "allocatable": resources},
+        "status": {
+            "phase": "Running",
+            "capacity": resources,
+            "allocatable": resources,
+            # Ready from the beginning: KWOK then only has to keep it so.
+            "conditions": [_condition("Ready", "True"), *(_condition(c, "False") for c in _PRESSURES)],
+            "nodeInfo": _NODE_INFO,
+        },
     }
 
 
+def _condition(kind: str, status: str) -> dict[str, str]:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    return {"type": kind, "status": status, "reason": "Simulated", "message": "simulated by KWOK", **times}
+
+
 def _wait_ready(state: State, count: int) -> None:
-    deadline = time.monotonic() + _READY_S
-    while time.monotonic() < deadline and _ready(state) < count:
+    deadline = time.monotonic() + _READY_S + count * _READY_EACH_S
+    while (ready := _ready(state)) < count:
         processes.require_running(state, "kwok")
+        if time.monotonic() > deadline:
+            message = f"only {ready} of {count} simulated nodes are Ready; look into {state.folder / 'logs/kwok.log'}"
+            raise TestbedError(message)
         time.sleep(_POLL_S)
 
 
