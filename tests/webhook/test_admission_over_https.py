@@ -61,7 +61,7 @@ class Caller:
             session.request(
                 how.get("method", "POST"),
                 how.get("url", self.url),
-                data=io.BytesIO(content),
+                data=stream,
                 headers=headers,
                 ssl=trust,
             ) as response,

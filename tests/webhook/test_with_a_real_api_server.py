@@ -8,6 +8,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -86,6 +87,11 @@ class Webhook:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+            await until(self._is_quiet)
+
+    async def _is_quiet(self) -> bool:
+        """Whether the API server's connections are gone: TLS ends by two goodbyes, the second is the client's."""
+        return not _has_connections(self.port)
 
     async def _is_trusted(self, first: dict[str, Any]) -> bool:
         """Whether the API server has seen the bundle: creation fails until then."""
@@ -231,3 +237,9 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _has_connections(port: int) -> bool:
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    established, close_wait = "01", "08"
+    return any(line[1].endswith(f":{port:04X}") and line[3] in (established, close_wait) for line in lines)
