@@ -42,8 +42,8 @@ async def _as_coroutine(main: Callable[[], Awaitable[None]]) -> None:
 
 
 def identity() -> str:
-    """Return the name this process goes by in leases and events: POD_NAME, else the host's name."""
-    return os.environ.get("POD_NAME") or socket.gethostname()
+    """Return the name this process goes by in leases: POD_NAME, else host and process ID; no other live one has it."""
+    return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
 
 
 async def serve_probes(port: int, ready: Callable[[], str | None]) -> None:

@@ -1,11 +1,11 @@
 """Logs as JSON lines on stderr: one line, one decision; keys are stable so that they can be queried."""
 
+import json
 import logging
 import sys
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
 from opentelemetry import trace
 
 # What logging itself puts on a record; everything else came through extra=.
@@ -24,7 +24,7 @@ class JSONFormatter(logging.Formatter):
         line = self._head(record) | {key: value for key, value in vars(record).items() if key not in _OWN}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return json.dumps(line, default=str)  # ASCII: a kernel line with broken UTF-8 must not break the log
 
     def _head(self, record: logging.LogRecord) -> dict[str, object]:
         head: dict[str, object] = {

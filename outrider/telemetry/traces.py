@@ -15,6 +15,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _SCHEDULE_DELAY_MILLIS: Final = 1000
+_QUEUE_SPANS: Final = 2048  # exported in one request, so that a shutdown waits for one time limit only
 _EXPORT_TIMEOUT_SECONDS: Final = 3.0  # bounds what a dead collector may add to the shutdown
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
@@ -30,7 +31,13 @@ def setup(service: str) -> None:
 
     provider = TracerProvider(resource=Resource.create({SERVICE_NAME: service}))
     exporter = OTLPSpanExporter(timeout=_EXPORT_TIMEOUT_SECONDS)
-    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=_SCHEDULE_DELAY_MILLIS))
+    processor = BatchSpanProcessor(
+        exporter,
+        schedule_delay_millis=_SCHEDULE_DELAY_MILLIS,
+        max_queue_size=_QUEUE_SPANS,
+        max_export_batch_size=_QUEUE_SPANS,
+    )
+    provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)
 
 
