@@ -66,6 +66,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
     path = Path(os.environ["CKPT_DIR"]) / "latest.pt"
+    path.parent.mkdir(parents=True, exist_ok=True)
 
     network = build_model()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
