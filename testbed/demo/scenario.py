@@ -23,6 +23,7 @@ JOB = "train"
 WORKERS = 3
 MANIFEST = Path(__file__).with_name("job.yaml")
 _SCRIPT = Path(__file__).with_name("train.py")
+_CHECKPOINTS = "demo-train"
 _POLL_S = 0.25
 
 Tell = Callable[[Moment], None]
@@ -82,11 +83,11 @@ class Scenario:
         ensure_namespace(self.state, self.namespace)
         kubectl = release.kubectl
         script = kubectl(
-            self.state, "create", "configmap", "train-script", f"--from-file=train.py={_SCRIPT}",
+            self.state, "create", "configmap", JOB, f"--from-file=train.py={_SCRIPT}",
             "-n", self.namespace, "--dry-run=client", "-o", "yaml",
         )  # fmt: skip
         kubectl(self.state, "apply", "-n", self.namespace, "-f", "-", stdin=script)
-        kubectl(self.state, "apply", "-n", self.namespace, "-f", str(MANIFEST))
+        kubectl(self.state, "apply", "-f", str(MANIFEST))
         return kubectl(self.state, "get", "job", JOB, "-n", self.namespace, "-o", "jsonpath={.metadata.uid}")
 
     def look(self) -> View:
@@ -212,12 +213,12 @@ def ensure_namespace(state: State, name: str) -> None:
 
 def remove_job(state: State, namespace: str = NAMESPACE) -> None:
     """Delete the job of an earlier run, wait until its pods are gone, and delete its checkpoints."""
-    job = ("delete", "-n", namespace, "-f", str(MANIFEST), "--ignore-not-found", "--cascade=foreground")
+    job = ("delete", "job", JOB, "-n", namespace, "--ignore-not-found", "--cascade=foreground")
     try:
         release.kubectl(state, *job, "--wait", "--timeout=60s")
     except TestbedError:  # pods of a dead node end only by force
         release.kubectl(state, "delete", "pods", "--all", "-n", namespace, "--force", "--grace-period=0")
-    shutil.rmtree(state.folder / "shared" / JOB, ignore_errors=True)
+    shutil.rmtree(state.folder / "shared" / _CHECKPOINTS, ignore_errors=True)
 
 
 def heal_nodes(state: State, say: Say) -> None:
