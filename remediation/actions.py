@@ -41,8 +41,16 @@ async def _act(client: Client, action: Action) -> None:
             body = {"metadata": {"uid": action.uid, "annotations": {CHECKPOINT_REQUEST_ANNOTATION: action.value}}}
             await client.patch(PODS, action.pod, body, PatchType.MERGE, action.namespace)
         case Evict():
-            await client.create(PODS, eviction(action), action.namespace, "eviction", action.pod)
+            await _evict(client, action)
     _LOG.info("acted", extra={"action": repr(action)})
+
+
+async def _evict(client: Client, action: Evict) -> None:
+    """Evict the pod after one more look: the API server needs 10 s to refuse an eviction whose UID does not match."""
+    pod = await client.get(PODS, action.pod, action.namespace)
+    if (pod.metadata.uid, pod.spec.node_name) != (action.uid, action.node):
+        raise NotFound(f"pod {action.uid} is not on {action.node} any more", 404)
+    await client.create(PODS, eviction(action), action.namespace, "eviction", action.pod)
 
 
 def eviction(action: Evict) -> dict[str, Any]:

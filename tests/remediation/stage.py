@@ -177,11 +177,13 @@ def job_manifest(size: int) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def controller(client: Client, config: RemediationConfig) -> AsyncIterator[Controller]:
-    """Run a controller that holds the lease, until the block ends."""
+async def controller(
+    client: Client, config: RemediationConfig, may_act: Callable[[], bool] = lambda: True
+) -> AsyncIterator[Controller]:
+    """Run a controller that believes to hold the lease, until the block ends."""
     cache = Cache(client)
     made = Controller(
-        client, cache, Reporter(EventRecorder(client, "outrider-remediation")), config=config, may_act=lambda: True
+        client, cache, Reporter(EventRecorder(client, "outrider-remediation")), config=config, may_act=may_act
     )
     tasks = [asyncio.create_task(cache.run()), asyncio.create_task(made.run())]
     try:

@@ -11,8 +11,10 @@ from outrider.api.core import Pod
 from outrider.api.gpunode import Verdict
 from outrider.api.remediation import ActionMode, Phase, Remediation
 from outrider.kube.client import Client, PatchType
-from outrider.kube.kinds import GPUNODES, PODS, REMEDIATIONS, Kind
+from outrider.kube.kinds import GPUNODES, NODES, PODS, REMEDIATIONS, Kind
+from remediation.actions import perform
 from remediation.config import Budget, RemediationConfig
+from remediation.decisions import Evict
 
 pytestmark = pytest.mark.control_plane
 
@@ -126,6 +128,36 @@ async def test_a_stale_report_opens_no_episode(stage, client):
         await until(lambda: known(client, stage.node(1)), "the verdict")
         await working.reconcile(stage.node(1))
     assert await stage.episode(1) is None
+
+
+@pytest.mark.parametrize("cause", ["no lease", "a silent watch"])
+async def test_without_lease_or_fresh_watches_nothing_is_opened(stage, client, cause):
+    await stage.add_job(3)
+    stale = RemediationConfig(mode=ActionMode.ENFORCE, cache_stale_seconds=0 if cause == "a silent watch" else 120)
+    async with controller(client, stale, may_act=lambda: cause != "no lease") as working:
+        await stage.judge(1, Verdict.REPLACE)
+        for _ in range(5):
+            assert await working.reconcile(stage.node(1)) is not None
+    assert await stage.episode(1) is None
+
+
+async def test_the_agents_own_taint_is_proof_enough(stage, client):
+    await stage.add_job(3)
+    taints = [{"key": "outrider.dev/unhealthy", "value": "xid-79", "effect": "NoSchedule"}]
+    await client.patch(NODES, stage.node(1), {"spec": {"taints": taints}}, PatchType.STRATEGIC)
+    async with controller(client, ENFORCE):
+        await stage.judge(1, Verdict.REPLACE)
+        await until(lambda: evicted(stage), "an evicted pod")
+    node = await client.get(NODES, stage.node(1))
+    assert [taint.key for taint in node.spec.taints].count("outrider.dev/unhealthy") == 1
+
+
+async def test_an_eviction_meant_for_an_older_pod_of_the_same_name_does_nothing(stage, client):
+    await stage.add_job(1)
+    pod = (await stage.pods())[0]
+    action = Evict(stage.namespace, pod.metadata.name, "another-uid", stage.node(0))
+    assert await perform(client, action) == ""
+    assert await evicted(stage) == []
 
 
 async def known(client: Client, node: str) -> bool:
