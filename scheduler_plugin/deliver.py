@@ -137,7 +137,10 @@ async def _tell(client: Client, pod: Pod, why: str) -> None:
 
 
 async def evict(client: Client, pod: Pod) -> None:
-    """Evict a pod that never started: its controller makes a new one, which can still be pinned elsewhere."""
+    """Evict a pod that never started: its controller makes a new one, which can still be pinned elsewhere.
+
+    The pod is read first: the API server tries an eviction whose UID no longer fits for ten seconds.
+    """
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -145,7 +148,9 @@ async def evict(client: Client, pod: Pod) -> None:
         "deleteOptions": {"preconditions": {"uid": pod.metadata.uid}},
     }
     try:
-        await client.create(PODS, body, pod.metadata.namespace, "eviction", pod.metadata.name)
+        there = await client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        if there.metadata.uid == pod.metadata.uid and not there.spec.node_name:
+            await client.create(PODS, body, pod.metadata.namespace, "eviction", pod.metadata.name)
     except (NotFound, Conflict) as error:
         _LOG.info("pod not evicted: %s", error, extra={"pod": pod.key})
 
