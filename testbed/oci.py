@@ -4,16 +4,14 @@ import hashlib
 import io
 import json
 import platform
-import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
 from testbed import locks
-from testbed.errors import TestbedError
 from testbed.paths import cache_dir
 
 _OCI = "application/vnd.oci.image"
@@ -42,6 +40,8 @@ class Image(msgspec.Struct, frozen=True):
 def layer(name: str, key: str, fill: Callable[[Path], None]) -> Layer:
     """A layer from the cache; made by `fill`, which gets an empty folder, if no layer has this name and key.
 
+    A new layer replaces those of the same name and other keys.
+
     Raises:
         whatever `fill` raises; nothing is kept then.
     """
@@ -55,8 +55,15 @@ def layer(name: str, key: str, fill: Callable[[Path], None]) -> Layer:
                 fill(root)
                 partial = Path(folder) / "layer.tar"
                 pack(root, partial)
+                _remove_layers(name)
                 partial.rename(file)
     return Layer(file, _digest(file), file.stat().st_size)
+
+
+def _remove_layers(name: str) -> None:
+    for suffix in ("tar", "digest"):
+        for old in (cache_dir() / "images" / "layers").glob(f"{name}-{'[0-9a-f]' * 12}.{suffix}"):
+            old.unlink()
 
 
 def pack(root: Path, out: Path) -> None:
@@ -91,19 +98,6 @@ def write_archive(out: Path, images: Iterable[Image]) -> None:
             else:
                 tar.add(content, place)
     partial.rename(out)
-
-
-def import_into(ctr: Sequence[str | Path], archive: Path) -> None:
-    """Import an archive into a containerd by its `ctr` command, address and namespace options included.
-
-    Raises:
-        TestbedError: containerd refused it.
-    """
-    command = [*ctr, "images", "import", "--local", archive]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        message = f"importing {archive} into containerd failed: {done.stderr.strip()[-1000:]}"
-        raise TestbedError(message)
 
 
 def _add_manifest(blobs: dict[str, bytes | Path], image: Image) -> dict[str, object]:

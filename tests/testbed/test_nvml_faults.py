@@ -47,6 +47,13 @@ def test_any_value_changes_while_an_agent_reads(node: NvmlState) -> None:
     assert n.nvmlDeviceGetTemperature(gpu, 0) == 32
 
 
+def test_changes_of_the_same_length_in_quick_succession_are_all_seen(node: NvmlState) -> None:
+    gpu = handle(0)
+    for celsius in range(30, 80):
+        node.set_gpu(0, {"temperature.gpu": celsius})
+        assert n.nvmlDeviceGetTemperature(gpu, 0) == celsius
+
+
 @pytest.mark.parametrize("code", [15, 16, 999, 4, 1234])
 def test_a_lost_gpu_answers_its_code_and_leaves_the_others_alone(node: NvmlState, code: int) -> None:
     gpu = handle(3)
