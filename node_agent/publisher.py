@@ -133,8 +133,8 @@ class Publisher:
         return False
 
     async def _taint(self, known: Known) -> None:
-        node = await self._client.get(NODES, self._node)
-        wanted = wanted_taint(known.judgement, await self._mode())
+        node, mode = await asyncio.gather(self._client.get(NODES, self._node), self._mode())
+        wanted = wanted_taint(known.judgement, mode)
         sees = known.judgement.node.health is not Health.UNKNOWN
         patch = taint_patch(node, wanted, may_remove=sees)
         if not patch:
