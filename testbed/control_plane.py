@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from testbed import kubeconfig, processes
@@ -70,11 +71,8 @@ def admin(state: State) -> Api:
 
 def is_ready(state: State) -> bool:
     """Whether the API server serves."""
-    api = admin(state)
-    try:
+    with closing(admin(state)) as api:
         return api.is_ready()
-    finally:
-        api.close()
 
 
 def wait_api(state: State, needed: Sequence[str] = PROGRAMS) -> None:
@@ -83,9 +81,8 @@ def wait_api(state: State, needed: Sequence[str] = PROGRAMS) -> None:
     Raises:
         TestbedError: one of the needed programs died, or a minute passed.
     """
-    api = admin(state)
-    _wait(state, "the API server", api.is_ready, needed)
-    api.close()
+    with closing(admin(state)) as api:
+        _wait(state, "the API server", api.is_ready, needed)
 
 
 def wait_controllers(state: State) -> None:
@@ -94,10 +91,9 @@ def wait_controllers(state: State) -> None:
     Raises:
         TestbedError: a program died, or a minute passed.
     """
-    api = admin(state)
     account = "/api/v1/namespaces/default/serviceaccounts/default"
-    _wait(state, "the default service account", lambda: api.call("GET", account)[0] == 200, PROGRAMS)
-    api.close()
+    with closing(admin(state)) as api:
+        _wait(state, "the default service account", lambda: api.call("GET", account)[0] == 200, PROGRAMS)
 
 
 def _wait(state: State, what: str, is_done: Callable[[], bool], needed: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 from testbed import control_plane, kubeconfig, labels, processes, versions
@@ -60,13 +61,12 @@ def up(state: State, first: int, count: int, say: Say) -> None:
 
 
 def _create(state: State, indices: Iterable[int]) -> None:
-    api = control_plane.admin(state)
-    for index in indices:
-        new = node(state.profile, index)
-        api.ensure("/api/v1/nodes", new)
-        # The API server taints every new node as not ready, and the controller that lifts that is slow.
-        api.patch(f"/api/v1/nodes/{new['metadata']['name']}", {"spec": new["spec"]})
-    api.close()
+    with closing(control_plane.admin(state)) as api:
+        for index in indices:
+            new = node(state.profile, index)
+            api.ensure("/api/v1/nodes", new)
+            # The API server taints every new node as not ready, and the controller that lifts that is slow.
+            api.patch(f"/api/v1/nodes/{new['metadata']['name']}", {"spec": new["spec"]})
 
 
 def start(state: State) -> None:
@@ -137,9 +137,8 @@ def _wait_ready(state: State, count: int) -> None:
 
 
 def _ready(state: State) -> int:
-    api = control_plane.admin(state)
-    nodes = api.get("/api/v1/nodes?labelSelector=type%3Dkwok&resourceVersion=0")["items"]
-    api.close()
+    with closing(control_plane.admin(state)) as api:
+        nodes = api.get("/api/v1/nodes?labelSelector=type%3Dkwok&resourceVersion=0")["items"]
     return sum(is_ready(n) for n in nodes)
 
 

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +152,8 @@ def wait_ready(state: State) -> None:
 
 
 def _not_ready(state: State) -> list[str]:
-    api = control_plane.admin(state)
-    nodes = {n["metadata"]["name"]: n for n in api.get("/api/v1/nodes?resourceVersion=0")["items"]}
-    api.close()
+    with closing(control_plane.admin(state)) as api:
+        nodes = {n["metadata"]["name"]: n for n in api.get("/api/v1/nodes?resourceVersion=0")["items"]}
     wanted = str(labels.profile(state.profile).gpus)
     return [
         name
