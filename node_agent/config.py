@@ -24,7 +24,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     """Names of probes that are switched off: nvml, kernel-log."""
     nvml_period_seconds: Seconds = 1.0
     """Pause between two readings of all GPUs."""
-    nvml_hang_seconds: Seconds = 5.0
+    nvml_hang_seconds: Seconds = 10.0
     """A GPU that takes longer to read hangs: far above the milliseconds of a healthy one, below GSP's 45 s."""
     nvml_retry_seconds: Seconds = 30.0
     """How long a GPU that hung is left out of the readings."""

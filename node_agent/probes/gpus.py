@@ -20,6 +20,8 @@ from node_agent.probes.report import Report
 
 _LINE_MAX: Final = 64 * 1024  # a reading has well under 2 KiB
 _REAP_SECONDS: Final = 1.0
+_START_SECONDS: Final = 60.0  # until the first word of a new child: a starved machine takes long to start Python
+_AFTER_FAILURE_SECONDS: Final = 5.0  # between two starts of NVML that fail: each costs a process
 _STUCK_MAX: Final = 2  # children that even SIGKILL does not end (state D in the driver); more would only pile up
 _DECODER: Final = msgspec.json.Decoder(Answer)
 
@@ -38,16 +40,21 @@ class NVMLProbe:
         self._hang_seconds = config.nvml_hang_seconds
         self._retry_seconds = config.nvml_retry_seconds
         # The watchdog works on each GPU; the runner's own limit only guards against mistakes in it.
-        self.timeout_seconds = 32 * config.nvml_hang_seconds
+        self.timeout_seconds = _START_SECONDS + 32 * config.nvml_hang_seconds
         self._child: asyncio.subprocess.Process | None = None
         self._stuck: list[asyncio.subprocess.Process] = []
         self._hangs: dict[int, tuple[Hang, float]] = {}
+        self._starting = False
+        self._failed: Failed | None = None
+        self._not_before = float("-inf")
 
     async def read(self) -> Report:
         """Return a snapshot; ``blind`` where the child can't be started, or hangs before it reads any GPU."""
         now = time.monotonic()
         self._hangs = {index: (hang, until) for index, (hang, until) in self._hangs.items() if until > now}
-        snapshot = Snapshot(hangs=[hang for hang, _ in self._hangs.values()])
+        snapshot = Snapshot(hangs=[hang for hang, _ in self._hangs.values()], failed=self._failed)
+        if now < self._not_before:
+            return Report(snapshot=snapshot)
         try:
             return Report(snapshot=await self._read(snapshot))
         except Hung as hung:
@@ -72,16 +79,22 @@ class NVMLProbe:
                 case Read(gpu):
                     gpus.append(gpu)
                 case End(driver):
-                    return msgspec.structs.replace(snapshot, gpus=gpus, driver_version=driver)
+                    self._failed = None
+                    return msgspec.structs.replace(snapshot, gpus=gpus, driver_version=driver, failed=None)
                 case Failed():
-                    await self._end()
-                    return msgspec.structs.replace(snapshot, gpus=gpus, failed=answer)
+                    return await self._after_failure(snapshot, answer)
+
+    async def _after_failure(self, snapshot: Snapshot, failed: Failed) -> Snapshot:
+        await self._end()
+        self._failed = failed
+        self._not_before = time.monotonic() + min(_AFTER_FAILURE_SECONDS, self._retry_seconds)
+        return msgspec.structs.replace(snapshot, failed=failed)
 
     async def _after_hang(self, snapshot: Snapshot, gpus: list[GPUReading], index: int) -> Snapshot:
         await self._end()
         hang = Hang(index, self._hang_seconds)
         self._hangs[index] = (hang, time.monotonic() + self._retry_seconds)
-        return msgspec.structs.replace(snapshot, gpus=gpus, hangs=[*snapshot.hangs, hang])
+        return msgspec.structs.replace(snapshot, gpus=gpus, hangs=[*snapshot.hangs, hang], failed=None)
 
     async def _ask(self, child: asyncio.subprocess.Process, ask: Ask) -> None:
         assert child.stdin is not None  # noqa: S101 - opened as a pipe below
@@ -93,12 +106,14 @@ class NVMLProbe:
 
     async def _answer(self, child: asyncio.subprocess.Process) -> Answer:
         assert child.stdout is not None  # noqa: S101 - opened as a pipe below
+        seconds = max(self._hang_seconds, _START_SECONDS) if self._starting else self._hang_seconds
         try:
-            async with asyncio.timeout(self._hang_seconds):
+            async with asyncio.timeout(seconds):
                 line = await child.stdout.readuntil(b"\n")
+            self._starting = False
             return _DECODER.decode(line)
         except TimeoutError as error:
-            raise Hung(f"NVML gave no answer for {self._hang_seconds:g} s") from error
+            raise Hung(f"NVML gave no answer for {seconds:g} s") from error
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, msgspec.DecodeError, OSError) as error:
             raise Hung(f"the NVML child process broke off: {type(error).__name__}") from error
 
@@ -109,6 +124,7 @@ class NVMLProbe:
         if len(self._stuck) >= _STUCK_MAX:
             raise Hung(f"{len(self._stuck)} NVML child processes are stuck in the driver and can't be ended")
         NVML_CHILD_STARTS.inc()
+        self._starting = True
         self._child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
