@@ -4,9 +4,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from testbed import build
+from testbed import build, images
 from testbed.errors import TestbedError
-from testbed.say import Say, step
+from testbed.say import Say, silent, step
 from testbed.state import State
 
 CHART = Path(__file__).parents[2] / "charts" / "outrider"
@@ -30,6 +30,21 @@ def install(state: State, say: Say, *settings: str) -> None:
             state, "upgrade", RELEASE, str(CHART), "--install", "--namespace", NAMESPACE, "--create-namespace",
             "--values", str(VALUES), *chosen, "--wait", "--timeout", "5m",
         )  # fmt: skip
+        _restart_old_code(state)
+
+
+def _restart_old_code(state: State) -> None:
+    """Restart the components where their image changed under the same tag since the last time, as a checkout does."""
+    present, known = _image(), state.folder / "installed-image"
+    if known.exists() and known.read_text() != present:
+        kubectl(state, "rollout", "restart", "deployment,daemonset", "--namespace", NAMESPACE)
+        for kind in ("deployment", "daemonset"):
+            kubectl(state, "rollout", "status", kind, "--namespace", NAMESPACE, "--timeout", "5m")
+    known.write_text(present)
+
+
+def _image() -> str:
+    return images.archives(silent)[-1].name
 
 
 def uninstall(state: State) -> None:
@@ -38,6 +53,7 @@ def uninstall(state: State) -> None:
     Raises:
         TestbedError: helm failed; the message ends with its words.
     """
+    (state.folder / "installed-image").unlink(missing_ok=True)
     helm(state, "uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "5m")
 
 
