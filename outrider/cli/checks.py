@@ -111,7 +111,10 @@ def _trial(evidence: Evidence) -> Iterator[Check]:
 
 def _scheduler(evidence: Evidence) -> Iterator[Check]:
     yield _running(evidence, "scheduler")
-    yield _lease(evidence, SCHEDULER_LEASE, "scheduler", "kube-scheduler leads")
+    if evidence.leases[SCHEDULER_LEASE].value is None and len(_pods_of(evidence, "scheduler")) == 1:
+        yield Check("scheduler", "kube-scheduler leads", True, "its only replica needs no lease")
+    else:
+        yield _lease(evidence, SCHEDULER_LEASE, "scheduler", "kube-scheduler leads")
     yield _lease(evidence, names.PLANNER_LEASE, "scheduler", "planner leads")
 
 
@@ -119,10 +122,15 @@ def _running(evidence: Evidence, component: str) -> Check:
     pods = evidence.component_pods
     if pods.value is None:
         return Check(component, "pods", None, pods.problem, "try again with rights to list pods there")
-    ours = [pod for pod in pods.value.items if pod.metadata.labels.get(_COMPONENT) == component]
+    ours = _pods_of(evidence, component)
     ready = sum(_ready(pod) for pod in ours)
     hint = f"kubectl describe pods -n {evidence.release_namespace} -l {_COMPONENT}={component}"
     return Check(component, "pods", ready > 0, f"{ready} of {len(ours)} ready", "" if ready else hint)
+
+
+def _pods_of(evidence: Evidence, component: str) -> list[Pod]:
+    pods = evidence.component_pods.value.items if evidence.component_pods.value else []
+    return [pod for pod in pods if pod.metadata.labels.get(_COMPONENT) == component]
 
 
 def _ready(pod: Pod) -> bool:

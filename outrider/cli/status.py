@@ -107,9 +107,9 @@ def taint_of(node: Node | None) -> str:
 
 
 def age_seconds(gpu_node: GPUNode, now: float) -> float | None:
-    """Return the age of the agent's last report, None where it never reported."""
+    """Return the age of the agent's last report (0 where its clock is ahead), None where it never reported."""
     try:
-        return round(now - parse_rfc3339(gpu_node.status.observed_at or ""), 1)
+        return max(0.0, round(now - parse_rfc3339(gpu_node.status.observed_at or ""), 1))
     except ValueError:
         return None
 

@@ -122,6 +122,13 @@ def test_one_fault_fails_no_other_check():
     assert list(failed(well(trial=Answer(Trial("team", changed=False))))) == ["webhook/answers"]
 
 
+def test_one_scheduler_alone_needs_no_lease_but_two_do():
+    leases = {name: lease() for name in LEASE_NAMES} | {"outrider-scheduler": Answer(problem="not found")}
+    one, other = component("scheduler"), component("remediation")
+    assert failed(well(leases=leases, component_pods=page(one, other))) == {}
+    assert list(failed(well(leases=leases, component_pods=page(one, one, other)))) == ["scheduler/kube-scheduler leads"]
+
+
 @pytest.mark.parametrize("days", [-1, 0.5, 2.9])
 def test_a_certificate_that_ends_soon_fails(days):
     assert "was not renewed" in failed(well(configuration=configuration(bundle(days))))["webhook/certificate"].detail
