@@ -62,13 +62,17 @@ def build(config: Config) -> dict[str, Probe]:
 
 async def run(name: str, source: Probe, sink: Callable[[str, Report], None]) -> None:
     """Read one probe until cancelled and hand every report that says something to ``sink``."""
-    told = float("-inf")
+    clock = asyncio.get_running_loop().time
+    told, blind = float("-inf"), ""
     try:
         while True:
             report = await _read(name, source)
-            if report.speaks or time.monotonic() - told >= _QUIET_SECONDS:
+            if report.blind != blind:  # once, not at every reading
+                blind = report.blind
+                _LOG.warning("probe is blind" if blind else "probe sees again", extra={"probe": name, "why": blind})
+            if report.speaks or clock() - told >= _QUIET_SECONDS:
                 sink(name, report)
-                told = time.monotonic()
+                told = clock()
             await _pause(source)
     finally:
         await source.close()
@@ -88,8 +92,6 @@ async def _read(name: str, source: Probe) -> Report:
         report = Report(blind=f"{type(error).__name__}: {error}")
     PROBE_SECONDS.labels(name).observe(time.monotonic() - started)
     PROBE_SUCCESS.labels(name).set(0 if report.blind else 1)
-    if report.blind:
-        _LOG.warning("probe is blind", extra={"probe": name, "why": report.blind})
     return report
 
 

@@ -1,0 +1,93 @@
+import asyncio
+
+import pytest
+
+from node_agent.config import Config
+from node_agent.probes import all as every_probe
+from node_agent.probes import registry
+from node_agent.probes.registry import NoData
+from node_agent.probes.report import Report
+
+
+class Probe:
+    """A probe that does as its function says at each reading."""
+
+    def __init__(self, act, wake=None):
+        self.period_seconds, self.timeout_seconds, self.wake = 1.0, 5.0, wake
+        self.act = act
+        self.closed = False
+
+    async def read(self) -> Report:
+        return await self.act()
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def hang() -> Report:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def fail() -> Report:
+    raise OSError("no such device")
+
+
+async def nothing() -> Report:
+    raise NoData("no NVLink here")
+
+
+async def work() -> Report:
+    return Report()
+
+
+async def watched(seconds: float, **probes: Probe) -> list[tuple[str, str]]:
+    said: list[tuple[str, str]] = []
+    tasks = [
+        asyncio.create_task(registry.run(name, probe, lambda name, report: said.append((name, report.blind))))
+        for name, probe in probes.items()
+    ]
+    await asyncio.sleep(seconds)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(probe.closed for probe in probes.values())
+    return said
+
+
+@pytest.mark.looptime
+async def test_a_probe_that_hangs_or_fails_is_blind_and_hides_no_other():
+    said = await watched(5.5, hung=Probe(hang), broken=Probe(fail), good=Probe(work))
+    assert ("hung", "no answer within 5 s") in said
+    assert ("broken", "OSError: no such device") in said
+    assert said.count(("good", "")) == 6
+
+
+@pytest.mark.looptime
+async def test_a_probe_without_data_is_not_blind():
+    assert await watched(0.5, idle=Probe(nothing)) == [("idle", "")]
+
+
+@pytest.mark.looptime
+async def test_a_probe_that_wakes_is_read_before_its_period_is_over():
+    wake = asyncio.Event()
+    readings: list[float] = []
+
+    async def note() -> Report:
+        readings.append(asyncio.get_running_loop().time())
+        return Report()
+
+    asyncio.get_running_loop().call_later(0.25, wake.set)
+    await watched(0.5, woken=Probe(note, wake))
+    assert readings == pytest.approx([0, 0.25], abs=0.01)
+
+
+def test_probes_are_built_by_name_and_can_be_switched_off():
+    assert every_probe
+    assert set(registry.build(Config())) == {"nvml", "kernel-log"}
+    assert set(registry.build(Config(disabled_probes=["nvml"]))) == {"kernel-log"}
+
+
+def test_a_name_is_registered_once():
+    with pytest.raises(ValueError, match="nvml"):
+        registry.probe("nvml")(lambda config: Probe(work))  # noqa: ARG005 - the form of a factory
