@@ -13,6 +13,7 @@ from testbed import (
     images,
     kwok,
     labels,
+    limits,
     locks,
     node,
     node_images,
@@ -45,6 +46,7 @@ def prepare_nodes(say: Say) -> Seed:
         MissingPrerequisiteError: something is missing on this machine; the message says how to get it.
     """
     packages.ensure(say)
+    limits.ensure(say)
     build.build_all(versions.CONTROL_PLANE + versions.NODES, say)
     pytorch.ensure(say)
     return image_seed.make([sandbox_image.archive(), *images.archives(say)], say)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -35,6 +36,7 @@ from testbed.state import State
 _READY_S = 120.0
 _POLL_S = 0.1
 _STOP_S = 10.0
+_WRONG = re.compile(r"level=(error|fatal)|^E\d{4} |^Traceback|ended with status")
 
 
 def all_of(state: State) -> list[Node]:
@@ -145,10 +147,19 @@ def wait_ready(state: State) -> None:
     deadline = time.monotonic() + _READY_S
     while waiting := _not_ready(state):
         if time.monotonic() > deadline:
-            logs = state.folder / "logs"
-            message = f"not Ready within {_READY_S:.0f} s: {', '.join(waiting)}; look into {logs}/NODE.kubelet.log"
+            words = "\n".join(_last_words(state, name) for name in waiting)
+            message = f"not Ready within {_READY_S:.0f} s: {', '.join(waiting)}; see {state.folder / 'logs'}\n{words}"
             raise TestbedError(message)
         time.sleep(_POLL_S)
+
+
+def _last_words(state: State, name: str) -> str:
+    """What a node's services said last, where something went wrong."""
+    found = []
+    for log in sorted((state.folder / "logs").glob(f"{name}.*log")):
+        errors = [line for line in log.read_text(errors="replace").splitlines() if _WRONG.search(line)]
+        found += [f"  {log.name}: {line[:300]}" for line in errors[-2:]]
+    return "\n".join(found)
 
 
 def _not_ready(state: State) -> list[str]:
