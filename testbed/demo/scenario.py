@@ -24,6 +24,7 @@ WORKERS = 3
 MANIFEST = Path(__file__).with_name("job.yaml")
 _SCRIPT = Path(__file__).with_name("train.py")
 _CHECKPOINTS = "demo-train"
+_GPUS = 8  # of a node
 _POLL_S = 0.25
 
 Tell = Callable[[Moment], None]
@@ -235,8 +236,10 @@ def heal_nodes(state: State, say: Say) -> None:
             node.reboot(node.get(state, name))
         if sick:
             node.wait_ready(state)
-            looker.until(
-                "rebooted nodes are healthy", lambda: all(n.taint is None for n in looker.now.nodes.values()), 120
-            )
+            looker.until("rebooted nodes are healthy", lambda: all(map(_fit, looker.now.nodes.values())), 120)
     finally:
         looker.close()
+
+
+def _fit(seen: view.NodeView) -> bool:
+    return seen.taint is None and seen.gpus == _GPUS

@@ -37,6 +37,8 @@ class NodeView(msgspec.Struct, frozen=True):
     reason: str
     message: str
     taint: str | None
+    gpus: int
+    """GPUs that the kubelet would give to pods."""
 
 
 class EpisodeView(msgspec.Struct, frozen=True):
@@ -144,6 +146,7 @@ def _node(node: Mapping[str, Any], gpus: Mapping[str, Any]) -> NodeView:
         reason=gpus.get("reason", ""),
         message=gpus.get("message", ""),
         taint=next((t.get("value", "") for t in taints if t["key"] == names.UNHEALTHY_TAINT), None),
+        gpus=int(node["status"].get("allocatable", {}).get("nvidia.com/gpu", 0)),
     )
 
 

@@ -88,8 +88,8 @@ def test_a_worker_that_was_replaced_or_restarted_was_touched(other: PodView, com
 
 
 def test_each_change_is_told_once_with_place_and_proof() -> None:
-    healthy = NodeView(100, "none", "", "", None)
-    sick = NodeView(0, "reboot", "xid/79", "GPU 3 fell off the bus", "xid-79")
+    healthy = NodeView(100, "none", "", "", None, 8)
+    sick = NodeView(0, "reboot", "xid/79", "GPU 3 fell off the bus", "xid-79", 7)
     episode = EpisodeView("gpu-1", "Open", {"isolate": ("Done", "taint is on gpu-1")}, -1)
     before = View(nodes={"gpu-1": healthy}, pods={"uid-1": pod(1)})
     asked = pod(1, checkpoint_request="{}", ending=True)
