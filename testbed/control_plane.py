@@ -54,7 +54,8 @@ def write_identities(state: State) -> Authority:
     authority.client("kube-apiserver-kubelet", "kube-apiserver", _MASTERS)
     authority.signing_key("service-accounts")
     kubeconfig.write(state.folder / "kubeconfig", plan.api_url, authority, "admin", _MASTERS)
-    for user in ("kube-controller-manager", "kube-scheduler"):
+    for user in _CONTROLLERS:
+        authority.server(user, ["127.0.0.1", "localhost"])
         kubeconfig.write(_own_config(state, user), plan.api_url, authority, f"system:{user}")
     return authority
 
@@ -152,6 +153,7 @@ def _apiserver(state: State) -> list[object]:
         "--kubelet-preferred-address-types=InternalIP",
         f"--kubelet-client-certificate={keys / 'kube-apiserver-kubelet.crt'}",
         f"--kubelet-client-key={keys / 'kube-apiserver-kubelet.key'}",
+        f"--kubelet-certificate-authority={keys / 'ca.crt'}",
         "--max-requests-inflight=2000",
         "--max-mutating-requests-inflight=1000",
         *(() if plan.bridged else ("--endpoint-reconciler-type=none",)),
@@ -171,7 +173,7 @@ def _controller_manager(state: State) -> list[object]:
 
 
 def _client_of_api(state: State, name: str) -> list[object]:
-    config = _own_config(state, name)
+    config, keys = _own_config(state, name), certificates(state)
     return [
         program(name),
         f"--kubeconfig={config}",
@@ -179,6 +181,8 @@ def _client_of_api(state: State, name: str) -> list[object]:
         f"--authorization-kubeconfig={config}",
         "--bind-address=127.0.0.1",
         f"--secure-port={state.plan.port(name)}",
+        f"--tls-cert-file={keys / f'{name}.crt'}",
+        f"--tls-private-key-file={keys / f'{name}.key'}",
         "--leader-elect=false",
         # The default of 50 requests a second throttles the client instead of measuring the scheduler.
         "--kube-api-qps=2000",

@@ -203,6 +203,7 @@ def _prepare_driver(node: Node) -> None:
 
 def _write_identities(node: Node) -> None:
     url, authority = node.state.plan.api_url, Authority(control_plane.certificates(node.state))
+    authority.server(node.name, [node.name, node.state.plan.node_ip(node.index)])
     kubelet, proxy = node.folder / "kubelet.kubeconfig", node.folder / "kube-proxy.kubeconfig"
     kubeconfig.write(kubelet, url, authority, f"system:node:{node.name}", "system:nodes")
     kubeconfig.write(proxy, url, authority, "system:kube-proxy")

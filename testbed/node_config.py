@@ -115,12 +115,14 @@ def _cni(node: Node) -> dict[str, Any]:
 
 
 def _kubelet(node: Node) -> dict[str, Any]:
-    ca = control_plane.certificates(node.state) / "ca.crt"
+    keys = control_plane.certificates(node.state)
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "authentication": {"x509": {"clientCAFile": str(ca)}, "anonymous": {"enabled": False}},
+        "authentication": {"x509": {"clientCAFile": str(keys / "ca.crt")}, "anonymous": {"enabled": False}},
         "authorization": {"mode": "Webhook"},
+        "tlsCertFile": str(keys / f"{node.name}.crt"),
+        "tlsPrivateKeyFile": str(keys / f"{node.name}.key"),
         "address": node.state.plan.node_ip(node.index),
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{node.cgroup}",
