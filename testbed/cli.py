@@ -126,5 +126,6 @@ def _inject(args: argparse.Namespace) -> None:
 
 def _node(args: argparse.Namespace) -> None:
     target = node.get(state.require(args.name), args.node)
-    _NODE_ACTIONS[args.action][0](target)
+    with cluster.lock(args.name):
+        _NODE_ACTIONS[args.action][0](target)
     print(f"{target.name}: {args.action} done")

@@ -66,7 +66,7 @@ def up(name: str, nodes: int = 0, kwok_nodes: int = 0, profile: str = "h100", sa
     labels.profile(profile)
     seed = prepare_nodes(say) if nodes else None
     build.build_all(() if nodes else versions.CONTROL_PLANE, say)
-    with _lock(name):
+    with lock(name):
         current = _reusable(name, profile)
         if current is None:
             _clean(name, say)
@@ -82,7 +82,7 @@ def down(name: str, say: Say = silent) -> None:
     Raises:
         BusyError: another command works on this testbed.
     """
-    with _lock(check_name(name)), step(say, f"testbed {name}", "removed"):
+    with lock(check_name(name)), step(say, f"testbed {name}", "removed"):
         cleanup.remove(name)
 
 
@@ -141,5 +141,6 @@ def _check_rights(nodes: int) -> None:
         raise MissingPrerequisiteError(message)
 
 
-def _lock(name: str) -> contextlib.AbstractContextManager[None]:
+def lock(name: str) -> contextlib.AbstractContextManager[None]:
+    """Keep other commands off a testbed; raises BusyError if one works on it."""
     return locks.exclusive(state_root() / "locks" / check_name(name), f"testbed {name}")
