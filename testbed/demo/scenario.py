@@ -82,6 +82,7 @@ class Scenario:
             TestbedError: the API server refused something.
         """
         ensure_namespace(self.state, self.namespace)
+        self.look()
         kubectl = release.kubectl
         script = kubectl(
             self.state, "create", "configmap", JOB, f"--from-file=train.py={_SCRIPT}",
@@ -187,7 +188,8 @@ class Scenario:
         """Return what did not end as promised; empty where all did."""
         self.look()
         replaced = self.worker(fault.victim.index)
-        acknowledged = max((e.checkpoint_step for e in self.now.episodes.values() if e.node == fault.node), default=-1)
+        episodes = [e for name, e in self.now.episodes.items() if name not in fault.before.episodes]
+        acknowledged = max((e.checkpoint_step for e in episodes if e.node == fault.node), default=-1)
         checks = {
             "loss curve": story.continues(found),
             "untouched workers": story.untouched(fault.before, self.now, fault.victim),

@@ -17,7 +17,9 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 def happened(before: View, after: View) -> Iterator[Moment]:
-    """Yield what changed, in the order in which it follows from each other."""
+    """Yield what changed, in the order in which it follows from each other; nothing at the first look."""
+    if not before.nodes:
+        return
     yield from _health(before, after)
     yield from _episodes(before, after)
     yield from _pods(before, after)
