@@ -23,14 +23,16 @@ _RECHECK_SECONDS = 5.0  # how soon a plan past its time is looked at again, unti
 class Advance(msgspec.Struct, frozen=True):
     """The next step. ``status`` is to be written first; then pods are released to the scheduler, evicted, told why.
 
-    ``release`` has for each gated pod the nodes it may use, planned one first; ``moved`` the ranks that got a new
-    place beside a gang that runs. ``again_seconds`` asks for another look.
+    ``release`` has for each gated pod the nodes it may use, planned one first; ``wake`` the pods without a gate that
+    kube-scheduler may have put aside; ``moved`` the ranks that got a new place beside a gang that runs.
+    ``again_seconds`` asks for another look.
     """
 
     outcome: str
     size: int = 1
     status: GangPlacementStatus | None = None
     release: tuple[tuple[Pod, tuple[str, ...]], ...] = ()
+    wake: tuple[Pod, ...] = ()
     evict: tuple[Pod, ...] = ()
     waiting: tuple[Pod, ...] = ()
     message: str = ""
@@ -132,10 +134,7 @@ def _planned(case: Case, ranks: Sequence[RankAssignment], result: Placement) -> 
         expires_at=rfc3339(case.now + case.rules.plan_seconds),
         traceparent=case.traceparent,
     )
-    releases = _releases(case, status)
-    return Advance(
-        "planned", case.seats, status, releases, message=status.message, again_seconds=case.rules.plan_seconds
-    )
+    return _deliver(case, status, case.rules.plan_seconds, written=status)
 
 
 def _release(case: Case) -> Advance:
@@ -143,19 +142,35 @@ def _release(case: Case) -> Advance:
     left = _RECHECK_SECONDS
     if case.status.expires_at and not expired(case.status, case.now):
         left = max(parse_rfc3339(case.status.expires_at) - case.now, 1.0)
-    releases = _releases(case, case.status)
-    return Advance("planned", case.seats, release=releases, message=case.status.message, again_seconds=left)
+    return _deliver(case, case.status, left)
+
+
+def _deliver(
+    case: Case, status: GangPlacementStatus, again_seconds: float, *, written: GangPlacementStatus | None = None
+) -> Advance:
+    nodes = {rank.pod_uid: (rank.node, *status.spares) for rank in status.ranks}
+    planned = [pod for pod in case.unbound if pod.metadata.uid in nodes]
+    return Advance(
+        outcome="planned",
+        size=case.seats,
+        status=written,
+        release=tuple((pod, nodes[pod.metadata.uid]) for pod in planned if gated(pod)),
+        wake=tuple(pod for pod in planned if not gated(pod)),
+        message=status.message,
+        again_seconds=again_seconds,
+    )
 
 
 def _settled(case: Case) -> Advance:
-    """All pods are bound: note it, with the nodes they really run on."""
-    if not case.pods or case.gang.placement is None:
+    """No pod is left to place: note it, with the nodes they really got."""
+    if case.gang.placement is None or not case.gang.pods:
         return Advance("settled", case.seats)
+    ranks = sorted(case.kept(), key=lambda rank: rank.rank)
     running = msgspec.structs.replace(
         case.status,
         state=PlacementState.PLACED,
-        message=f"all {len(case.pods)} pods are bound",
-        ranks=sorted(case.kept(), key=lambda rank: rank.rank),
+        message=f"all {len(ranks)} ranks have their nodes",
+        ranks=ranks,
         rejected=[one for one in case.status.rejected if one.reason != DID_NOT_BIND],
         expires_at=None,
     )
@@ -165,11 +180,6 @@ def _settled(case: Case) -> Advance:
 def _waiting(case: Case, pods: Sequence[Pod], said: GangPlacementStatus, message: str) -> Advance:
     """Nothing fits: say so. A gang that runs keeps its plan; one that does not holds no nodes while it waits."""
     return Advance("waiting", case.seats, None if said == case.status else said, waiting=tuple(pods), message=message)
-
-
-def _releases(case: Case, status: GangPlacementStatus) -> tuple[tuple[Pod, tuple[str, ...]], ...]:
-    nodes = {rank.pod_uid: (rank.node, *status.spares) for rank in status.ranks}
-    return tuple((pod, nodes[pod.metadata.uid]) for pod in case.unbound if gated(pod) and pod.metadata.uid in nodes)
 
 
 def _summary(case: Case, ranks: Sequence[RankAssignment], spares: Sequence[str], domain: Path) -> str:

@@ -23,6 +23,9 @@ _LOG: Final = logging.getLogger(__name__)
 _AT_ONCE: Final = 16  # requests in flight: more only queue up in the API server
 _WHY_PATH: Final = f"/metadata/annotations/{WHY_ANNOTATION.replace('/', '~1')}"
 
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
 Patch = list[dict[str, Any]]
 
 
@@ -102,8 +105,14 @@ def _pin(pod: Pod, nodes: Sequence[str]) -> Patch:
     unchanged: Patch = [{"op": "test", "path": "/spec/affinity", "value": pod.spec.affinity}] if affinity else []
     own = required_terms(affinity)
     terms = [_only(node) for node in nodes] if own is None else [_and_only(term, nodes[0]) for term in own]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    affinity["nodeAffinity"] = {**(affinity.get("nodeAffinity") or {}), **required}
+    nodes_of_pod = affinity.get("nodeAffinity") or {}
+    # Among planned node and spares, kube-scheduler should take the planned one even while the extender is away.
+    wish = {"weight": 100, "preference": _only(nodes[0])}
+    affinity["nodeAffinity"] = {
+        **nodes_of_pod,
+        _REQUIRED: {"nodeSelectorTerms": terms},
+        _PREFERRED: [*(nodes_of_pod.get(_PREFERRED) or []), wish],
+    }
     return [*unchanged, {"op": "add", "path": "/spec/affinity", "value": affinity}]
 
 

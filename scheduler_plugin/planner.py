@@ -145,6 +145,8 @@ class Planner:
         if step.release:
             for pod in await deliver.release(self._client, step.release, step.message):
                 self._world.on_pod(None, pod)
+        # A changed annotation makes kube-scheduler try a pod again that the extender refused before it was planned.
+        await deliver.tell(self._client, step.wake, step.message)
         for pod in step.evict:
             await deliver.evict(self._client, pod)
         if step.waiting:

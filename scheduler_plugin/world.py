@@ -6,11 +6,11 @@ planner has just written goes in through the same doors, so that the next plan s
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from outrider.api.core import Job, Node, Pod, PyTorchJob
-from outrider.api.gangplacement import GangPlacement
+from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import GPUNode
 from outrider.api.meta import ObjectMeta
 from outrider.topology.domains import Path
@@ -130,14 +130,19 @@ class World:
         )
 
     def unsettled(self) -> list[str]:
-        """Return the UIDs of jobs with pods that the planner must still see bound: highest priority, oldest first."""
-        waiting = {}
-        for uid, pods in self._gangs.items():
-            unbound = [pod for pod in pods.values() if managed(pod) and not pod.spec.node_name and not gone(pod)]
-            if unbound:
-                first = min(unbound, key=lambda pod: pod.metadata.creation_timestamp or "")
-                waiting[uid] = (-(first.spec.priority or 0), first.metadata.creation_timestamp or "", uid)
+        """Return the UIDs of jobs that the planner has not seen placed: highest priority first, then the oldest."""
+        waiting = {uid: self._turn(uid, pods) for uid, pods in self._gangs.items() if self._open(uid, pods)}
         return sorted(waiting, key=waiting.__getitem__)
+
+    def _open(self, uid: str, pods: Mapping[str, Pod]) -> bool:
+        plan = self._plans.get(uid)
+        if plan is not None and plan.placement.status.state is PlacementState.PLANNED:
+            return True
+        return any(managed(pod) and not pod.spec.node_name and not gone(pod) for pod in pods.values())
+
+    def _turn(self, uid: str, pods: Mapping[str, Pod]) -> tuple[int, str, str]:
+        first = min(pods.values(), key=lambda pod: pod.metadata.creation_timestamp or "")
+        return -(first.spec.priority or 0), first.metadata.creation_timestamp or "", uid
 
     def publish(self) -> Snapshot:
         """Return a snapshot that holds every change taken so far."""

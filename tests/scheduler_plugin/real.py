@@ -60,8 +60,9 @@ class Scheduling:
 
     def kill(self) -> None:
         """SIGKILL the plugin."""
-        os.kill(self.pid, signal.SIGKILL)
-        processes.wait_gone([self.pid], 5.0)
+        pid = self.pid
+        os.kill(pid, signal.SIGKILL)
+        processes.wait_gone([pid], 5.0)
 
     @property
     def pid(self) -> int:
@@ -224,6 +225,16 @@ async def placed(client: Client, namespace: str, name: str, state: PlacementStat
     async def there() -> GangPlacement | None:
         placement = await placement_of(client, namespace, name)
         return placement if placement is not None and placement.status.state is state else None
+
+    return await eventually(there)
+
+
+async def planned(client: Client, namespace: str, name: str) -> GangPlacement:
+    """Return a placement as soon as it has a plan."""
+
+    async def there() -> GangPlacement | None:
+        placement = await placement_of(client, namespace, name)
+        return placement if placement is not None and placement.status.ranks else None
 
     return await eventually(there)
 

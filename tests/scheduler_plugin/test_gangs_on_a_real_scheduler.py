@@ -19,6 +19,7 @@ from tests.scheduler_plugin.real import (
     eventually,
     placed,
     placement_of,
+    planned,
     pod_spec,
     pods_of,
     set_health,
@@ -27,6 +28,17 @@ from tests.scheduler_plugin.real import (
 )
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling")]
+
+
+@pytest.fixture(autouse=True)
+async def _idle_nodes(client: Client, namespace: str) -> None:
+    """Begin once the pods of the test before, whose namespace is being deleted, are gone."""
+    del namespace
+
+    async def idle() -> bool:
+        return not any(pod.spec.node_name.startswith("kwok-") for pod in (await client.list(PODS)).items)
+
+    await eventually(idle)
 
 
 def nodes_of(pods: list[Pod]) -> list[str]:
@@ -70,8 +82,12 @@ async def test_a_gang_without_room_says_why_within_a_second_and_is_placed_once_t
     await single(client, namespace, "blocker", "kwok-0020", gpus=1)
     started = time.monotonic()
     await submit(client, namespace, "train", 16, selector={LEAF: "leaf-101"})
-    waiting = await placed(client, namespace, "job-train", PlacementState.WAITING)
-    message = waiting.status.message
+
+    async def explained() -> str:
+        placement = await placement_of(client, namespace, "job-train")
+        return placement.status.message if placement else ""
+
+    message = await eventually(explained)
     assert message.startswith("needs 16 nodes with 8 free GPUs; 15 healthy and free, ")
     assert "1 in use" in message
 
@@ -83,12 +99,13 @@ async def test_a_gang_without_room_says_why_within_a_second_and_is_placed_once_t
 
     await eventually(told)
     seconds = time.monotonic() - started
-    events = [
-        event.reason
-        for event in (await client.list(EVENTS, Selector(namespace))).items
-        if event.involved_object.kind == "Job"
-    ]
-    assert reasons.GANG_WAITING in events
+
+    async def announced() -> bool:
+        events = (await client.list(EVENTS, Selector(namespace))).items
+        kinds = {event.involved_object.kind for event in events if event.reason == reasons.GANG_WAITING}
+        return kinds == {"Job", "Pod"}
+
+    await eventually(announced)
     await client.delete(PODS, "blocker", namespace)
     assert len(await bound(client, namespace, "train", 16)) == 16
     assert seconds < 30, "created, refused and told: a second on an idle machine"
@@ -117,10 +134,10 @@ async def test_a_planner_killed_after_the_plan_is_written_ends_what_it_began(
     client: Client, namespace: str, scheduling: Scheduling, moment: int
 ) -> None:
     await submit(client, namespace, "train", 16)
-    planned = await placed(client, namespace, "job-train", PlacementState.PLANNED)
+    written = await planned(client, namespace, "job-train")
     await asyncio.sleep(moment * 0.01)
     scheduling.kill()
-    held = {rank.pod_uid: rank.node for rank in planned.status.ranks}
+    held = {rank.pod_uid: rank.node for rank in written.status.ranks}
     gated = sum(bool(pod.spec.scheduling_gates) for pod in await pods_of(client, namespace, "train"))
     scheduling.start()
     pods = await bound(client, namespace, "train", 16)
