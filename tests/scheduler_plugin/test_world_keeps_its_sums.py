@@ -1,0 +1,141 @@
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outrider.api.core import Node, Pod
+from outrider.api.gangplacement import GangPlacement, PlacementState
+from outrider.api.gpunode import GPUNode, Verdict
+from scheduler_plugin.world import Change, World
+from tests.scheduler_plugin.builders import (
+    RULES,
+    gang_pods,
+    make_gpunode,
+    make_node,
+    make_placement,
+    make_pod,
+    make_world,
+)
+
+Thing = Node | GPUNode | Pod | GangPlacement
+NAMES = ["n0", "n1"]
+THINGS = st.one_of(
+    st.builds(make_node, st.sampled_from(NAMES), st.sampled_from(["leaf-0", "leaf-1"]), gpus=st.sampled_from([0, 8])),
+    st.builds(make_gpunode, st.sampled_from(NAMES), verdict=st.sampled_from([Verdict.NONE, Verdict.RESET])),
+    st.builds(
+        make_pod,
+        st.sampled_from(["train-0", "train-1"]),
+        job=st.just("train"),
+        node=st.sampled_from(["", *NAMES]),
+        gpus=st.sampled_from([1, 4]),
+        phase=st.sampled_from(["Pending", "Running", "Succeeded"]),
+    ),
+    st.builds(
+        make_placement,
+        st.just("train"),
+        st.dictionaries(st.integers(0, 1), st.sampled_from(NAMES), max_size=2),
+        state=st.sampled_from(list(PlacementState)),
+    ),
+)
+EVENTS = st.lists(st.tuples(THINGS, st.booleans()), max_size=25)
+
+
+def key(thing: Thing) -> tuple[str, str]:
+    return type(thing).__name__, thing.metadata.name
+
+
+def deliver(world: World, old: Thing | None, new: Thing | None) -> None:
+    match new or old:
+        case Node():
+            world.on_node(old, new)  # type: ignore[arg-type]
+        case GPUNode():
+            world.on_gpunode(old, new)  # type: ignore[arg-type]
+        case Pod():
+            world.on_pod(old, new)  # type: ignore[arg-type]
+        case _:
+            world.on_placement(old, new)  # type: ignore[arg-type]
+
+
+@settings(max_examples=300, deadline=None)
+@given(EVENTS)
+def test_any_history_of_changes_ends_in_the_sums_of_what_is_left(events: list[tuple[Thing, bool]]) -> None:
+    world, there = World(RULES), dict[tuple[str, str], Thing]()
+    for thing, deleted in events:
+        old = there.pop(key(thing), None)
+        if not deleted:
+            there[key(thing)] = thing
+        deliver(world, old, None if deleted else thing)
+        world.publish()
+    fresh = make_world(*there.values()).snapshot
+    kept = world.publish()
+    assert kept.nodes == fresh.nodes
+    assert kept.plans == fresh.plans
+    assert {leaf: gpus for leaf, gpus in kept.leaf_gpus.items() if gpus} == {
+        leaf: gpus for leaf, gpus in fresh.leaf_gpus.items() if gpus
+    }
+
+
+def version(pod: Pod, number: int) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, resource_version=str(number)))
+
+
+def test_a_watch_that_repeats_older_news_undoes_nothing() -> None:
+    gated, bound = make_pod("train-0", job="train"), make_pod("train-0", job="train", node="n0")
+    world = make_world(make_node("n0"), version(gated, 9))
+    world.on_pod(None, version(bound, 11))
+    world.on_pod(version(gated, 9), version(gated, 10))
+    assert world.publish().nodes["n0"].free_gpus == 0
+
+
+def test_a_pod_of_the_same_name_is_another_pod() -> None:
+    first = make_pod("train-0", job="train", node="n0")
+    second = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, uid="uid-2"))
+    world = make_world(make_node("n0"), first)
+    world.on_pod(first, second)
+    assert world.publish().nodes["n0"].free_gpus == 0
+    world.on_pod(second, None)
+    assert world.publish().nodes["n0"].free_gpus == 8000
+
+
+def test_only_what_changed_is_told() -> None:
+    told: list[Change] = []
+    world = World(RULES, on_nodes=told.extend)
+    world.on_node(None, make_node("n0"))
+    world.on_node(None, make_node("n1"))
+    world.publish()
+    told.clear()
+    world.on_node(make_node("n0"), make_node("n0"))
+    world.publish()
+    assert not told
+    world.on_pod(None, make_pod("busy", node="n1"))
+    world.publish()
+    assert [(old and old.free_gpus, new and new.free_gpus) for old, new in told] == [(8000, 0)]
+
+
+def test_a_publish_is_asked_for_once_until_it_is_done() -> None:
+    asked: list[int] = []
+    world = World(RULES, wake=lambda: asked.append(1))
+    world.on_node(None, make_node("n0"))
+    world.on_node(None, make_node("n1"))
+    world.on_placement(None, make_placement("train", {}))
+    assert len(asked) == 1
+    world.publish()
+    world.on_placement(None, make_placement("other", {}))
+    world.on_node(None, make_node("n2"))
+    assert len(asked) == 2
+
+
+def test_gangs_come_by_priority_then_age_and_leave_once_placed() -> None:
+    def of_priority(pod: Pod, priority: int) -> Pod:
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
+
+    young, old = gang_pods("young", 1, age_seconds=5), gang_pods("old", 1, age_seconds=50)
+    urgent = [of_priority(pod, 100) for pod in gang_pods("urgent", 1, age_seconds=1)]
+    running = gang_pods("running", 1, node="n0")
+    placed = make_placement("running", {0: "n0"}, state=PlacementState.PLACED)
+    world = make_world(make_node("n0"), *young, *old, *urgent, *running, placed)
+    assert world.unsettled() == ["job-urgent", "job-old", "job-young"]
+
+
+def test_a_pod_with_a_quantity_that_is_none_takes_nothing_and_breaks_nothing() -> None:
+    bad = make_pod("bad", cpu="much", node="n0")
+    assert make_world(make_node("n0"), bad).snapshot.nodes["n0"].free_gpus == 8000
