@@ -15,9 +15,10 @@ from outrider.api.gpunode import RankState
 from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION
 from outrider.api.remediation import AffectedJob, Remediation, RemediationStatus, Step, StepName, StepState
 from outrider.api.times import parse_rfc3339, rfc3339
+from outrider.api.trainingpolicy import Checkpoint
+from outrider.workloads import policy_for
 from remediation.decisions import Action, RequestCheckpoint
 from remediation.episodes import affected_jobs, merged
-from remediation.policies import grace_seconds
 from remediation.rungs import Context, Outcome, Rung, step_of
 from remediation.world import World, alive
 
@@ -39,7 +40,7 @@ def _prepare(context: Context) -> RemediationStatus:
     affected = merged(context.status.jobs, affected_jobs(context.node, context.world))
     jobs = [_covered(job, context) for job in affected]
     mine = [job for job in jobs if job.checkpoint_request == context.episode.metadata.name]
-    grace = max((grace_seconds(job, context.world) for job in mine), default=0)
+    grace = max((_grace_seconds(job, context.world) for job in mine), default=0)
     deadlines = [context.now + grace, *(_deadline_elsewhere(job, context) for job in jobs if job not in mine)]
     return msgspec.structs.replace(
         context.status,
@@ -47,6 +48,13 @@ def _prepare(context: Context) -> RemediationStatus:
         checkpoint_request=context.episode.metadata.name if mine else next((j.checkpoint_request for j in jobs), ""),
         checkpoint_deadline=rfc3339(max(deadlines)),
     )
+
+
+def _grace_seconds(job: AffectedJob, world: World) -> int:
+    """Return the longest time that any of the job's pods is granted for a checkpoint, in seconds."""
+    metas = [pod.metadata for pod in world.job_pods(job.uid, job.namespace)]
+    specs = [policy_for(world.policies.values(), meta.namespace, meta.labels) for meta in metas]
+    return max((spec.checkpoint.grace_seconds for spec in specs), default=Checkpoint().grace_seconds)
 
 
 def _covered(job: AffectedJob, context: Context) -> AffectedJob:

@@ -8,12 +8,15 @@ from typing import Final
 
 import msgspec
 
+from outrider.api.meta import Condition
+from outrider.api.reasons import ACCEPTED, INVALID_SPEC
+from outrider.api.times import rfc3339
 from outrider.api.trainingpolicy import TrainingPolicy
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import KubeError
 from outrider.kube.informer import Informer
 from outrider.kube.kinds import TRAININGPOLICIES
-from webhook.policies import accepted
+from outrider.workloads import problem
 
 _LOG: Final = logging.getLogger(__name__)
 CHECK_SECONDS: Final = 2.0  # conditions are for people; no change of a policy waits for them
@@ -50,3 +53,21 @@ class Judge:
             "status": {"conditions": [msgspec.to_builtins(condition)]},
         }
         await self._client.patch(TRAININGPOLICIES, policy.metadata.name, body, PatchType.MERGE, subresource="status")
+
+
+def accepted(policy: TrainingPolicy, now: float) -> Condition | None:
+    """Return the Accepted condition that the policy should carry, None where it carries it already."""
+    wrong = problem(policy.spec)
+    status = "False" if wrong else "True"
+    message = f"{wrong}; the policy is ignored until that is corrected" if wrong else "the policy is in force"
+    old = next((condition for condition in policy.status.conditions if condition.type == ACCEPTED), None)
+    if old and (old.status, old.message, old.observed_generation) == (status, message, policy.metadata.generation):
+        return None
+    return Condition(
+        type=ACCEPTED,
+        status=status,
+        reason=INVALID_SPEC if wrong else ACCEPTED,
+        message=message,
+        last_transition_time=old.last_transition_time if old and old.status == status else rfc3339(now),
+        observed_generation=policy.metadata.generation,
+    )

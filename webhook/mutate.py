@@ -25,10 +25,9 @@ from outrider.api.names import (
 )
 from outrider.api.trainingpolicy import Elastic, TrainingPolicy
 from outrider.telemetry.traces import job_traceparent
-from outrider.workloads import gang_of, rank_of
+from outrider.workloads import gang_of, policy_for, rank_of
 from webhook.draft import Draft, Operation
 from webhook.environment import Facts, environment
-from webhook.policies import choose
 from webhook.view import ContainerView, PodView
 
 _MIRROR: Final = "kubernetes.io/config.mirror"  # static pods' copies; their spec can't change
@@ -70,7 +69,7 @@ def mutate(pod: Mapping[str, Any], context: Context) -> Mutation:
             return Mutation()
     except ValueError as error:  # ValidationError, BadQuantity
         raise NotUnderstood(str(error)) from error
-    policy = choose(context.policies, context.namespace, view.labels)
+    policy = policy_for(context.policies, context.namespace, view.labels)
     if not policy.inject:
         return Mutation()
     if foreign := _foreign(view):

@@ -1,7 +1,20 @@
 """From pods to jobs, gangs, ranks and the resources they ask for. Pure."""
 
 from outrider.workloads.gangs import Size, gang_of, rank_of, size_of
+from outrider.workloads.policies import policy_for, problem
 from outrider.workloads.quantities import BadQuantity, milli
 from outrider.workloads.resources import GPU, gpus_of, requests_of
 
-__all__ = ["GPU", "BadQuantity", "Size", "gang_of", "gpus_of", "milli", "rank_of", "requests_of", "size_of"]
+__all__ = [
+    "GPU",
+    "BadQuantity",
+    "Size",
+    "gang_of",
+    "gpus_of",
+    "milli",
+    "policy_for",
+    "problem",
+    "rank_of",
+    "requests_of",
+    "size_of",
+]

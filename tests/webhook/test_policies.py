@@ -5,7 +5,8 @@ import pytest
 
 from outrider.api.meta import ObjectMeta
 from outrider.api.trainingpolicy import Elastic, TrainingPolicy, TrainingPolicySpec, TrainingPolicyStatus
-from webhook.policies import accepted, choose
+from outrider.workloads import policy_for
+from webhook.judging import accepted
 
 
 def policy(name: str, *, restarts: int = 1, generation: int = 1, **spec: object) -> TrainingPolicy:
@@ -14,11 +15,11 @@ def policy(name: str, *, restarts: int = 1, generation: int = 1, **spec: object)
 
 
 def chosen(*policies: TrainingPolicy, labels: dict[str, str] | None = None) -> int:
-    return choose(policies, "team-a", labels or {}).elastic.max_restarts
+    return policy_for(policies, "team-a", labels or {}).elastic.max_restarts
 
 
 def test_without_a_policy_the_defaults_hold() -> None:
-    assert choose([], "team-a", {}) == TrainingPolicySpec()
+    assert policy_for([], "team-a", {}) == TrainingPolicySpec()
 
 
 def test_most_specific_selector_wins_then_the_lowest_name() -> None:
@@ -47,7 +48,7 @@ def test_nonsense_is_reported_with_its_field_and_passed_over(spec: dict[str, obj
     assert (condition.status, condition.reason) == ("False", "InvalidSpec")
     assert field in condition.message
     assert "ignored until" in condition.message
-    assert choose([wrong], "Team_A", {"a b": "c", "a": "c d"}) == TrainingPolicySpec()
+    assert policy_for([wrong], "Team_A", {"a b": "c", "a": "c d"}) == TrainingPolicySpec()
 
 
 def test_condition_is_written_once_for_each_generation() -> None:

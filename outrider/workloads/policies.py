@@ -1,12 +1,9 @@
-"""Which TrainingPolicy holds for a pod, and whether a policy makes sense. Pure."""
+"""Which TrainingPolicy holds for a pod, and whether a policy makes sense."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from outrider.api.meta import Condition
-from outrider.api.reasons import ACCEPTED, INVALID_SPEC
-from outrider.api.times import rfc3339
 from outrider.api.trainingpolicy import TrainingPolicy, TrainingPolicySpec
 
 # apimachinery validation: qualified names, label values, DNS-1123 labels
@@ -16,7 +13,7 @@ _VALUE: Final = re.compile(rf"({_NAME})?")
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def choose(policies: Iterable[TrainingPolicy], namespace: str, labels: Mapping[str, str]) -> TrainingPolicySpec:
+def policy_for(policies: Iterable[TrainingPolicy], namespace: str, labels: Mapping[str, str]) -> TrainingPolicySpec:
     """Return the spec of the policy with the most selector labels that match; then of the lowest name.
 
     Policies that make no sense are passed over. Where none matches, the defaults hold.
@@ -31,27 +28,8 @@ def problem(spec: TrainingPolicySpec) -> str:
     return next(_problems(spec), "")
 
 
-def accepted(policy: TrainingPolicy, now: float) -> Condition | None:
-    """Return the Accepted condition that the policy should carry, None where it carries it already."""
-    wrong = problem(policy.spec)
-    status = "False" if wrong else "True"
-    message = f"{wrong}; the policy is ignored until that is corrected" if wrong else "the policy is in force"
-    old = next((condition for condition in policy.status.conditions if condition.type == ACCEPTED), None)
-    if old and (old.status, old.message, old.observed_generation) == (status, message, policy.metadata.generation):
-        return None
-    return Condition(
-        type=ACCEPTED,
-        status=status,
-        reason=INVALID_SPEC if wrong else ACCEPTED,
-        message=message,
-        last_transition_time=old.last_transition_time if old and old.status == status else rfc3339(now),
-        observed_generation=policy.metadata.generation,
-    )
-
-
 def _matches(spec: TrainingPolicySpec, namespace: str, labels: Mapping[str, str]) -> bool:
-    in_namespace = not spec.namespaces or namespace in spec.namespaces
-    return in_namespace and all(labels.get(key) == value for key, value in spec.selector.items())
+    return (not spec.namespaces or namespace in spec.namespaces) and spec.selector.items() <= labels.items()
 
 
 def _problems(spec: TrainingPolicySpec) -> Iterator[str]:
