@@ -91,6 +91,12 @@ def test_what_is_held_for_a_planned_gang_is_not_given_away() -> None:
     assert decide(SINGLE, ["n0"], snapshot, NOW).failed == {"n0": reasons.NODE_RESERVED}
 
 
+def test_a_planned_pod_that_is_bound_counts_once() -> None:
+    bound = gang_pods("train", 1, gpus=4, node="n0")
+    snapshot = make_snapshot(make_node("n0"), *bound, make_placement("train", {0: "n0"}))
+    assert decide(make_pod("four", gpus=4), ["n0"], snapshot, NOW).allowed == ["n0"]
+
+
 def test_a_hold_ends_with_its_pod() -> None:
     snapshot = make_snapshot(make_node("n0"), make_placement("train", {0: "n0"}))
     assert decide(SINGLE, ["n0"], snapshot, NOW).allowed == ["n0"]

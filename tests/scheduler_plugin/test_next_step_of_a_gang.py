@@ -165,6 +165,11 @@ def test_a_released_pod_pinned_to_lost_nodes_only_is_evicted_if_another_would_ta
     placement = make_placement("train", {0: "n0", 1: "n1", 2: "n2"})
     pods = [*running("n0", "n1"), stuck]
     assert step(pods, make_gpunode("n2", verdict=Verdict.RESET), placement=placement).evict == (stuck,)
+    waiting = make_pod("train-2", job="train", rank=2, affinity=pinned_to("n2"))
+    assert (
+        step([*running("n0", "n1"), waiting], make_gpunode("n2", verdict=Verdict.RESET), placement=placement).evict
+        == ()
+    )
     nowhere = [make_gpunode(name, verdict=Verdict.RESET) for name in ("n2", "n3")]
     assert step(pods, *nowhere, placement=placement).evict == ()
 

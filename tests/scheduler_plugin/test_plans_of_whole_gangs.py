@@ -62,6 +62,13 @@ def test_a_large_gang_stays_under_one_spine_with_the_fewest_leaves() -> None:
     assert names == sorted(names)
 
 
+def test_of_two_spines_that_hold_it_the_gang_gets_the_one_with_fewer_leaves() -> None:
+    narrow = [node for index in range(4) for node in leaf(index, 1)]
+    wide = leaf(4, 3, "spine-1") + leaf(5, 3, "spine-1")
+    names = placed(plan(gang(gang_pods("train", 4)), make_snapshot(*narrow, *wide), 1, NOW))
+    assert leaves(names) == {"l4", "l5"}
+
+
 def test_healthier_nodes_are_taken_first() -> None:
     weak = [make_gpunode(f"l0-n{number}", score=50) for number in (0, 2)]
     strong = [make_gpunode(f"l0-n{number}") for number in (1, 3)]

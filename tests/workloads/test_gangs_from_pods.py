@@ -7,9 +7,17 @@ from outrider.workloads import gang_of, rank_of, size_of
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-def owned_by(api_version: str, kind: str, *, controller: bool = True, **meta: dict[str, str]) -> Pod:
+def owned_by(
+    api_version: str,
+    kind: str,
+    *,
+    controller: bool = True,
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> Pod:
     owner = OwnerReference(api_version=api_version, kind=kind, name="train", uid="u-1", controller=controller)
-    return Pod(metadata=ObjectMeta(name="train-0", namespace="ml", owner_references=[owner], **meta))
+    meta = ObjectMeta(name="train-0", owner_references=[owner], labels=labels or {}, annotations=annotations or {})
+    return Pod(metadata=meta)
 
 
 def replica(kind: str, index: str) -> Pod:

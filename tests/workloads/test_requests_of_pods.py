@@ -39,6 +39,8 @@ def test_containers_add_up_and_init_containers_run_in_turn() -> None:
 def test_a_sidecar_runs_beside_all_that_follow_it() -> None:
     spec = PodSpec(containers=[container("4")], init_containers=[container("1", sidecar=True), container("4")])
     assert gpus_of(Pod(spec=spec)) == 5
+    late = PodSpec(containers=[container("1")], init_containers=[container("1", sidecar=True), container("4")])
+    assert gpus_of(Pod(spec=late)) == 5
 
 
 def test_a_limit_alone_counts_as_the_request() -> None:
