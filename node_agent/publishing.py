@@ -73,7 +73,7 @@ def _gpus(memory: Memory, judgement: Judgement) -> list[GPU]:
 def _findings(memory: Memory, judgement: Judgement) -> list[Finding]:
     gravest = sorted(
         memory.findings,
-        key=lambda evidence: (judgement.verdicts[evidence.key].rank, evidence.last_seen, evidence.key),
+        key=lambda evidence: (judgement.verdicts[evidence.key].severity, evidence.last_seen, evidence.key),
         reverse=True,
     )
     return [

@@ -54,8 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-# argparse gives the type of its own documented return value no public name.
-_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse gives the type no public name
 
 
 def _command(

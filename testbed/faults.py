@@ -198,7 +198,7 @@ def run(args: argparse.Namespace, driver_folder: Path) -> str:
     return act(Driver(driver_folder), **{name: given[name] for name in given["takes"]})
 
 
-_Faults: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+_Faults: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse gives the type no public name
 
 
 def _add(faults: _Faults, name: str, act: Callable[..., str], *, gpu: bool = False) -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from outrider.api.names import RACK_LABEL
 from testbed.errors import TestbedError
 
 _REAL_PER_LEAF = 2
@@ -60,7 +61,7 @@ def _labels(profile_name: str, *, spine: int, leaf: int, index: int, first_cliqu
         "topology.kubernetes.io/zone": "zone-a",
         "network.topology.nvidia.com/spine": f"spine-{spine}",
         "network.topology.nvidia.com/leaf": f"leaf-{leaf}",
-        "outrider.dev/rack": f"rack-{leaf}",
+        RACK_LABEL: f"rack-{leaf}",
     }
     if gpu.has_cliques:
         labels["nvidia.com/gpu.clique"] = f"{_CLUSTER_UUID}.{first_clique + index // _PER_CLIQUE}"

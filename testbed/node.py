@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from outrider.api.names import RACK_LABEL
 from testbed import (
     cleanup,
     control_plane,
@@ -195,7 +196,7 @@ def _prepare_folders(node: Node) -> None:
 
 def _prepare_driver(node: Node) -> None:
     node.driver.mkdir(parents=True, exist_ok=True)
-    rack = labels.real(node.state.profile, node.index)["outrider.dev/rack"]
+    rack = labels.real(node.state.profile, node.index)[RACK_LABEL]
     nvml.install(node.driver / "lib", node.state.profile, node.name, rack=rack)
     (node.driver / "boot_id").write_text(f"{uuid.uuid4()}\n")
     kernel_log.create(node.driver / "kmsg")

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import msgspec
-
 from outrider.api.meta import ObjectMeta, Resource
 
 
@@ -49,7 +47,6 @@ class PodSpec(Resource, frozen=True, kw_only=True):
     affinity: dict[str, Any] = {}
     tolerations: list[Toleration] = []
     priority: int | None = None
-    preemption_policy: str | None = None
     resource_claims: list[NamedReference] = []
 
 
@@ -103,19 +100,11 @@ class NodeSpec(Resource, frozen=True, kw_only=True):
     unschedulable: bool = False
 
 
-class NodeInfo(Resource, frozen=True, kw_only=True):
-    """What the kubelet said about its host."""
-
-    boot_id: str = msgspec.field(default="", name="bootID")
-    kubelet_version: str = ""
-
-
 class NodeStatus(Resource, frozen=True, kw_only=True):
     """Capacity and conditions."""
 
     allocatable: dict[str, str] = {}
     conditions: list[StatusCondition] = []
-    node_info: NodeInfo = NodeInfo()
 
 
 class Node(Resource, frozen=True, kw_only=True):
@@ -131,8 +120,6 @@ class JobSpec(Resource, frozen=True, kw_only=True):
 
     parallelism: int | None = None
     completions: int | None = None
-    completion_mode: str | None = None
-    suspend: bool = False
 
 
 class Job(Resource, frozen=True, kw_only=True):

@@ -18,7 +18,6 @@ class EventSource(Resource, frozen=True, kw_only=True):
     """Who reports."""
 
     component: str = ""
-    host: str = ""
 
 
 class Event(Root, frozen=True, kw_only=True):
@@ -34,6 +33,5 @@ class Event(Root, frozen=True, kw_only=True):
     first_timestamp: Timestamp | None = None
     last_timestamp: Timestamp | None = None
     reporting_component: str = ""
-    reporting_instance: str = ""
     api_version: str = "v1"
     kind: str = "Event"

@@ -24,15 +24,15 @@ class Verdict(StrEnum):
 
     NONE = "none"
     WATCH = "watch"
+    RESTART_APP = "restart-app"  # a program that restarts itself needs no help, so it never hides the next one
     NO_NEW_WORK = "no-new-work"
-    RESTART_APP = "restart-app"
     RESET = "reset"
     REBOOT = "reboot"
     REPLACE = "replace"
 
     @property
-    def rank(self) -> int:
-        """Position in order of severity, 0 for none."""
+    def severity(self) -> int:
+        """Position in that order, 0 for none."""
         return list(Verdict).index(self)
 
     @property

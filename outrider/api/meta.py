@@ -30,7 +30,6 @@ class ObjectMeta(Resource, frozen=True, kw_only=True):
     """The part of metadata that Outrider uses."""
 
     name: str = ""
-    generate_name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""

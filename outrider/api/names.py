@@ -39,6 +39,7 @@ HOOKS_MANAGER: Final = "outrider-hooks"
 
 # Leases
 PLANNER_LEASE: Final = "outrider-planner"
+SCHEDULER_LEASE: Final = "outrider-scheduler"  # kube-scheduler's own, named in its configuration
 REMEDIATION_LEASE: Final = "outrider-remediation"
 WEBHOOK_LEASE: Final = "outrider-webhook"
 

@@ -45,6 +45,5 @@ NODE_NOT_SEEN: Final = "node not yet seen by Outrider"
 GANG_NOT_PLANNED: Final = "gang not planned yet"
 NODE_NO_GPU: Final = "not enough free GPUs"
 
-# Conditions of Outrider's own resources
-READY: Final = "Ready"
+# Condition of Outrider's own resources
 ACCEPTED: Final = "Accepted"

@@ -87,7 +87,7 @@ def bounded(findings: Findings, catalogue: Catalogue, limit: int = FINDINGS_MAX)
 
     def importance(evidence: Evidence) -> tuple[int, float, float, Key]:
         row = catalogue.of(evidence.code)
-        return (row.verdict.rank, row.weight, evidence.last_seen, evidence.key)
+        return (row.verdict.severity, row.weight, evidence.last_seen, evidence.key)
 
     kept = sorted(findings.values(), key=importance, reverse=True)[:limit]
     return {evidence.key: evidence for evidence in kept}

@@ -17,17 +17,6 @@ from outrider.health.score import points, remaining
 DEGRADED_BELOW: Final = 80  # a score that asks for attention although no verdict does
 COMPANION_SECONDS: Final = 10.0  # codes of one memory error are logged within milliseconds; storms take seconds
 
-# From mildest. A program that restarts itself needs no help, so restart-app never hides that new work must stay away.
-SEVERITY: Final = (
-    Verdict.NONE,
-    Verdict.WATCH,
-    Verdict.RESTART_APP,
-    Verdict.NO_NEW_WORK,
-    Verdict.RESET,
-    Verdict.REBOOT,
-    Verdict.REPLACE,
-)
-
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     """What the evidence says about one subject."""
@@ -123,7 +112,7 @@ def _decider(findings: Iterable[Evidence], verdicts: Mapping[Key, Verdict]) -> E
     speaking = [evidence for evidence in findings if verdicts[evidence.key] is not Verdict.NONE]
     return min(
         speaking,
-        key=lambda evidence: (-SEVERITY.index(verdicts[evidence.key]), evidence.first_seen, evidence.key),
+        key=lambda evidence: (-verdicts[evidence.key].severity, evidence.first_seen, evidence.key),
         default=None,
     )
 

@@ -1,1 +1,1 @@
-"""Traces, metrics and logs, set up alike in every component."""
+"""Traces and logs, set up alike in every component."""

@@ -74,13 +74,6 @@ def job_traceparent(uid: str) -> str:
     return f"00-{trace_id}-{trace_id[:16]}-01"
 
 
-def current_traceparent() -> str:
-    """Return the context of the current span as W3C traceparent, empty outside a span."""
-    carrier: dict[str, str] = {}
-    _PROPAGATOR.inject(carrier)
-    return carrier.get("traceparent", "")
-
-
 def _hex(uid: str) -> str:
     try:
         return uuid.UUID(uid).hex

@@ -1,6 +1,6 @@
-"""Network topology of nodes: levels, domains, distances. Pure."""
+"""Network topology of nodes: levels and domains. Pure."""
 
-from outrider.topology.domains import Place, distance, place
+from outrider.topology.domains import Place, common, place
 from outrider.topology.levels import PRESETS, Level, Levels, levels_from
 
-__all__ = ["PRESETS", "Level", "Levels", "Place", "distance", "levels_from", "place"]
+__all__ = ["PRESETS", "Level", "Levels", "Place", "common", "levels_from", "place"]

@@ -1,4 +1,4 @@
-"""Where a node sits: the path of domains from the top level to its leaf, and distances between such places."""
+"""Where a node sits: the path of domains from the top level to its leaf, and what two such paths share."""
 
 from collections.abc import Mapping
 
@@ -14,12 +14,6 @@ class Place(msgspec.Struct, frozen=True):
 
     node: str
     path: Path
-    missing: tuple[str, ...] = ()
-
-    @property
-    def explanation(self) -> str:
-        """Return what is missing, for people; empty where nothing is."""
-        return f"{self.node} has no label {', '.join(self.missing)}: its place there is unknown" if self.missing else ""
 
 
 def place(node: str, labels: Mapping[str, str], levels: Levels) -> Place:
@@ -31,14 +25,7 @@ def place(node: str, labels: Mapping[str, str], levels: Levels) -> Place:
     values = [labels.get(level.label, "") for level in levels]
     known = max((depth + 1 for depth, value in enumerate(values) if value), default=0)
     path = (*values[:known], *(f"?{node}" for _ in values[known:]))
-    return Place(node, path, tuple(level.label for level in levels[known:]))
-
-
-def distance(a: Place, b: Place) -> int:
-    """Return the levels crossed between two nodes: 0 on the same node, 1 under the same leaf, one more per level."""
-    if a.node == b.node:
-        return 0
-    return 1 + len(a.path) - common(a.path, b.path)
+    return Place(node, path)
 
 
 def common(a: Path, b: Path) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.telemetry.traces import current_traceparent, job_traceparent, span
+from outrider.telemetry.traces import job_traceparent
 
 UID = "0a1b2c3d-4e5f-4678-9abc-def012345678"
 
@@ -46,7 +46,7 @@ from outrider.telemetry import traces
 traces.setup("outrider-planner")
 with traces.span("planner.plan", traces.job_traceparent({UID!r}), size=3) as outer:
     with traces.span("planner.ungate"):
-        print(traces.current_traceparent())
+        pass
 try:
     with traces.span("planner.plan", "nonsense"):
         raise RuntimeError("no room")
@@ -57,14 +57,13 @@ except RuntimeError:
 
 def test_spans_reach_the_collector_in_the_jobs_trace(collector: tuple[str, Path]) -> None:
     endpoint, out = collector
-    printed = run(PROGRAM, endpoint).stdout.strip()
+    run(PROGRAM, endpoint)
     spans = [json.loads(line) for line in out.read_text().splitlines()]
     inner, outer, lost = (by_name(spans, name) for name in ("planner.ungate", "planner.plan", "planner.plan"))
     lost = next(s for s in spans if s["trace_id"] != outer["trace_id"])
     assert outer["trace_id"] == inner["trace_id"] == UID.replace("-", "")
     assert outer["parent_span_id"] == UID.replace("-", "")[:16]
     assert inner["parent_span_id"] == outer["span_id"]
-    assert printed == f"00-{inner['trace_id']}-{inner['span_id']}-01"
     assert outer["service"] == "outrider-planner"
     assert int(outer["attributes"]["size"]) == 3
     assert not lost.get("parent_span_id")
@@ -90,12 +89,6 @@ print(time.monotonic() - began)
     worked = float(run(program, "http://127.0.0.1:1").stdout)
     assert worked < 1.5  # the export alone may take 3
     assert time.monotonic() - began < 12
-
-
-def test_without_a_collector_the_context_still_travels() -> None:
-    with span("webhook.admit", job_traceparent(UID)):
-        assert current_traceparent().startswith(f"00-{UID.replace('-', '')}-")
-    assert current_traceparent() == ""
 
 
 def test_every_component_derives_the_same_trace_from_a_job() -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.topology import PRESETS, Level, Place, distance, levels_from, place
+from outrider.topology import PRESETS, Level, Place, common, levels_from, place
 
 LEVELS = (Level("spine", "spine"), Level("leaf", "leaf"))
 LABELS = st.fixed_dictionaries({}, optional={"spine": st.sampled_from("ab"), "leaf": st.sampled_from("ab")})
@@ -13,12 +13,11 @@ def at(node: str, spine: str, leaf: str) -> Place:
     return place(node, {"spine": spine, "leaf": leaf}, LEVELS)
 
 
-def test_distance_counts_the_levels_crossed() -> None:
-    here = at("n0", "s0", "l0")
-    assert distance(here, here) == 0
-    assert distance(here, at("n1", "s0", "l0")) == 1
-    assert distance(here, at("n2", "s0", "l1")) == 2
-    assert distance(here, at("n3", "s1", "l0")) == 3
+def test_near_nodes_share_more_domains_than_far_ones() -> None:
+    here = at("n0", "s0", "l0").path
+    assert common(here, at("n1", "s0", "l0").path) == 2
+    assert common(here, at("n2", "s0", "l1").path) == 1
+    assert common(here, at("n3", "s1", "l0").path) == 0
 
 
 def test_equal_names_under_different_parents_are_different_domains() -> None:
@@ -26,29 +25,24 @@ def test_equal_names_under_different_parents_are_different_domains() -> None:
     assert at("n0", "same", "same").path == ("same", "same")
 
 
-def test_a_node_without_labels_is_far_from_all_and_says_what_is_missing() -> None:
-    lost = place("n9", {}, LEVELS)
-    assert distance(lost, place("n8", {}, LEVELS)) == 3
-    assert "n9 has no label spine, leaf" in lost.explanation
+def test_a_node_without_labels_is_far_from_all() -> None:
+    assert common(place("n9", {}, LEVELS).path, place("n8", {}, LEVELS).path) == 0
 
 
 def test_a_level_that_the_cluster_does_not_use_separates_nobody() -> None:
     a, b = (place(name, {"leaf": "l0"}, LEVELS) for name in ("n0", "n1"))
-    assert distance(a, b) == 1
-    assert not a.missing
+    assert common(a.path, b.path) == 2
 
 
 def test_a_node_without_leaf_stays_under_its_spine() -> None:
     lost = place("n9", {"spine": "s0"}, LEVELS)
-    assert distance(lost, at("n0", "s0", "l0")) == 2
-    assert lost.missing == ("leaf",)
+    assert common(lost.path, at("n0", "s0", "l0").path) == 1
 
 
 @given(PLACES, PLACES, PLACES)
-def test_distance_is_symmetric_and_no_detour_is_shorter_than_its_longest_leg(a: Place, b: Place, c: Place) -> None:
-    assert distance(a, b) == distance(b, a)
-    if len({a.node, b.node, c.node}) == 3:
-        assert distance(a, c) <= max(distance(a, b), distance(b, c))
+def test_two_nodes_share_at_least_what_both_share_with_a_third(a: Place, b: Place, c: Place) -> None:
+    assert common(a.path, b.path) == common(b.path, a.path)
+    assert common(a.path, c.path) >= min(common(a.path, b.path), common(b.path, c.path))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
