@@ -60,8 +60,9 @@ def test_a_job_whose_node_fails_while_it_starts_trains_elsewhere(run: Scenario) 
 
 
 def trace(run: Scenario, uid: str) -> dict[str, float]:
-    """Start in seconds since 1970 of the last span of each name in the job's trace, as the collector wrote them."""
+    """Start in seconds since 1970 of the first span of each name in the job's trace, as the collector wrote them."""
     time.sleep(3)  # exporters send once a second
     lines = (run.state.folder / "traces.jsonl").read_text().splitlines()
     spans = [span for span in map(json.loads, lines) if span["trace_id"] == uid.replace("-", "")]
-    return {span["name"]: span["start_unix_nano"] / 1e9 for span in spans}
+    ordered = sorted(spans, key=lambda span: -span["start_unix_nano"])
+    return {span["name"]: span["start_unix_nano"] / 1e9 for span in ordered}
