@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_TIMEOUT: Final = "OTEL_EXPORTER_OTLP_TIMEOUT"  # seconds
 _SCHEDULE_DELAY_MILLIS: Final = 1000
 _QUEUE_SPANS: Final = 2048  # exported in one request, so that a shutdown waits for one time limit only
 _EXPORT_TIMEOUT_SECONDS: Final = 3.0  # bounds what a dead collector may add to the shutdown
@@ -30,7 +31,7 @@ def setup(service: str) -> None:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     provider = TracerProvider(resource=Resource.create({SERVICE_NAME: service}))
-    exporter = OTLPSpanExporter(timeout=_EXPORT_TIMEOUT_SECONDS)
+    exporter = OTLPSpanExporter(timeout=float(os.environ.get(_TIMEOUT, _EXPORT_TIMEOUT_SECONDS)))
     processor = BatchSpanProcessor(
         exporter,
         schedule_delay_millis=_SCHEDULE_DELAY_MILLIS,

@@ -24,20 +24,21 @@ def collector(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     command = [sys.executable, "-m", "testbed.collector", "--listen", address, "--out", str(out)]
     process = subprocess.Popen(command)
     host, port = address.split(":")
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    while True:
         try:
             socket.create_connection((host, int(port)), 1).close()
             break
         except OSError:
+            assert time.monotonic() < deadline, "the collector did not start"
             time.sleep(0.05)
     yield f"http://{address}", out
     process.terminate()
     process.wait()
 
 
-def run(program: str, endpoint: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+def run(program: str, endpoint: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint} | settings
     return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
 
 
@@ -57,7 +58,7 @@ except RuntimeError:
 
 def test_spans_reach_the_collector_in_the_jobs_trace(collector: tuple[str, Path]) -> None:
     endpoint, out = collector
-    run(PROGRAM, endpoint)
+    run(PROGRAM, endpoint, OTEL_EXPORTER_OTLP_TIMEOUT="30")
     spans = [json.loads(line) for line in out.read_text().splitlines()]
     inner, outer, lost = (by_name(spans, name) for name in ("planner.ungate", "planner.plan", "planner.plan"))
     lost = next(s for s in spans if s["trace_id"] != outer["trace_id"])
