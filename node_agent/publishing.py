@@ -1,6 +1,5 @@
 """What the node's objects should say, given what the agent knows. Pure: values in, values and patches out."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -14,13 +13,12 @@ from outrider.api.names import GPU_CONDITION, UNHEALTHY_TAINT
 from outrider.api.reasons import DEGRADED, HEALTHY, MONITOR_BLIND, UNHEALTHY
 from outrider.api.times import rfc3339
 from outrider.health.judge import Judgement, Opinion
+from outrider.health.taint import EFFECT, taint_for
 
 QUARANTINED: Final = "quarantined"
-_EFFECT: Final = "NoSchedule"
 _MESSAGE_MAX: Final = 1024
 _FINDINGS_MAX: Final = 128
 _RANKS_MAX: Final = 256
-_TAINT_VALUE_MAX: Final = 63  # the syntax of label values
 _REASONS: Final = {
     Health.HEALTHY: ("True", HEALTHY),
     Health.DEGRADED: ("True", DEGRADED),  # running work is fine, so no repair by others may hang on it
@@ -135,7 +133,7 @@ def wanted_taint(judgement: Judgement, mode: Mode) -> str | None:
         return QUARANTINED
     if mode is Mode.PAUSED or not judgement.node.verdict.hard:
         return None
-    return re.sub(r"[^A-Za-z0-9._-]", "-", judgement.node.reason)[:_TAINT_VALUE_MAX].strip("-._") or "unhealthy"
+    return taint_for(judgement.node.reason).value
 
 
 def taint_patch(node: Node, wanted: str | None, *, may_remove: bool) -> list[JSON]:
@@ -145,11 +143,11 @@ def taint_patch(node: Node, wanted: str | None, *, may_remove: bool) -> list[JSO
     ``may_remove`` is false while the agent is blind: silence lifts nothing.
     """
     keys = [(taint.key, taint.effect) for taint in node.spec.taints]
-    ours = (UNHEALTHY_TAINT, _EFFECT)
+    ours = (UNHEALTHY_TAINT, EFFECT)
     if ours not in keys:
         return _adding(node, wanted) if wanted else []
     path = f"/spec/taints/{keys.index(ours)}"
-    tests = [_op("test", f"{path}/key", UNHEALTHY_TAINT), _op("test", f"{path}/effect", _EFFECT)]
+    tests = [_op("test", f"{path}/key", UNHEALTHY_TAINT), _op("test", f"{path}/effect", EFFECT)]
     if wanted is None:
         return [*tests, {"op": "remove", "path": path}] if may_remove else []
     same = node.spec.taints[keys.index(ours)].value == wanted
@@ -157,7 +155,7 @@ def taint_patch(node: Node, wanted: str | None, *, may_remove: bool) -> list[JSO
 
 
 def _adding(node: Node, value: str) -> list[JSON]:
-    taint = {"key": UNHEALTHY_TAINT, "value": value, "effect": _EFFECT}
+    taint = {"key": UNHEALTHY_TAINT, "value": value, "effect": EFFECT}
     if node.spec.taints:  # the API server refuses a second taint of the same key and effect
         return [_op("add", "/spec/taints/-", taint)]
     version = _op("test", "/metadata/resourceVersion", node.metadata.resource_version)

@@ -18,18 +18,18 @@ from outrider.api.names import (
     CHECKPOINT_REQUEST_ANNOTATION,
     CHECKPOINT_REQUEST_FILE,
     INPOD_VOLUME,
-    JOB_UID_LABEL,
     TRACEPARENT_ANNOTATION,
 )
 from outrider.api.times import rfc3339
 from outrider.telemetry.traces import job_traceparent, span
+from outrider.workloads import job_uid_of
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 def trace_of(pod: Pod) -> str:
     """Return the trace context of the pod's job, empty where it belongs to none."""
-    uid = pod.metadata.labels.get(JOB_UID_LABEL, "")
+    uid = job_uid_of(pod)
     return pod.metadata.annotations.get(TRACEPARENT_ANNOTATION, "") or (job_traceparent(uid) if uid else "")
 
 

@@ -11,6 +11,8 @@ from typing import Final, NoReturn
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from outrider.api.names import RELEASE_NAMESPACE
+
 _LOG: Final = logging.getLogger(__name__)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -44,6 +46,11 @@ async def _as_coroutine(main: Callable[[], Awaitable[None]]) -> None:
 def identity() -> str:
     """Return the name this process goes by in leases: POD_NAME, else host and process ID; no other live one has it."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
+
+
+def release_namespace() -> str:
+    """Return the namespace that this process runs in: POD_NAMESPACE, else the one that the chart suggests."""
+    return os.environ.get("POD_NAMESPACE") or RELEASE_NAMESPACE
 
 
 async def serve_probes(port: int, ready: Callable[[], str | None]) -> None:

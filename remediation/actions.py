@@ -4,7 +4,8 @@ import logging
 from typing import Any, Final
 
 from outrider.api.core import Node
-from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION, UNHEALTHY_TAINT
+from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION
+from outrider.health.taint import taint_of
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import Conflict, NotFound, TooManyRequests
 from outrider.kube.kinds import NODES, PODS
@@ -65,7 +66,7 @@ def eviction(action: Evict) -> dict[str, Any]:
 
 async def _add_taint(client: Client, action: AddTaint) -> None:
     node = await client.get(NODES, action.node)
-    if any(taint.key == UNHEALTHY_TAINT for taint in node.spec.taints):
+    if taint_of(node) is not None:
         return
     await client.patch(NODES, action.node, taint_patch(node, action), PatchType.JSON)
 

@@ -1,7 +1,6 @@
 """Wiring of the remediation controller."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +9,7 @@ from outrider.config import load
 from outrider.kube.events import EventRecorder
 from outrider.kube.leader import LeaderElector
 from outrider.kube.transport import connect
-from outrider.service import identity, serve_probes
+from outrider.service import identity, release_namespace, serve_probes
 from outrider.telemetry import logs, traces
 from remediation.cache import Cache
 from remediation.config import RemediationConfig
@@ -18,7 +17,6 @@ from remediation.controller import Controller
 from remediation.reporting import Reporter
 
 _COMPONENT: Final = "remediation"
-_RELEASE_NAMESPACE: Final = "outrider-system"
 
 
 async def main(config_file: Path | None) -> None:
@@ -28,8 +26,7 @@ async def main(config_file: Path | None) -> None:
     traces.setup(f"outrider-{_COMPONENT}")
     async with connect(REMEDIATION_MANAGER) as client:
         cache = Cache(client)
-        namespace = os.environ.get("POD_NAMESPACE", _RELEASE_NAMESPACE)
-        elector = LeaderElector(client, REMEDIATION_LEASE, namespace, identity())
+        elector = LeaderElector(client, REMEDIATION_LEASE, release_namespace(), identity())
         reporter = Reporter(EventRecorder(client, REMEDIATION_MANAGER))
         controller = Controller(client, cache, reporter, config=config, may_act=lambda: elector.is_leader)
         async with asyncio.TaskGroup() as group:

@@ -14,6 +14,7 @@ from outrider.kube.client import Client
 from outrider.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from outrider.kube.kinds import GPUNODES, REMEDIATIONS
 from outrider.kube.workqueue import WorkQueue
+from outrider.workloads import job_uid_of
 from remediation.actions import perform
 from remediation.cache import Cache
 from remediation.config import RemediationConfig
@@ -23,7 +24,7 @@ from remediation.ladder import next_step
 from remediation.metrics import HELD, OPEN_EPISODES
 from remediation.reporting import Reporter
 from remediation.rungs import with_message
-from remediation.world import World, job_uid
+from remediation.world import World
 
 _LOG: Final = logging.getLogger(__name__)
 _HELD_SECONDS: Final = 5.0
@@ -173,7 +174,7 @@ def _workable(episode: Remediation) -> bool:
 
 def _concerns(item: Any, episode: Remediation) -> bool:
     if isinstance(item, Pod):
-        return any(job_uid(item) == job.uid for job in episode.status.jobs)
+        return any(job_uid_of(item) == job.uid for job in episode.status.jobs)
     if isinstance(item, GPUNode):
         uids = {job.uid for job in episode.status.jobs}
         return item.metadata.name == episode.spec.node or (bool(uids) and bool(item.status.ranks))

@@ -13,8 +13,8 @@ from outrider.api.names import TRACEPARENT_ANNOTATION
 from outrider.api.reasons import ACCEPTED, INVALID_SPEC, REMEDIATION_STARTED
 from outrider.api.remediation import ActionMode, AffectedJob, Phase, Remediation, RemediationSpec, StepName, StepState
 from outrider.api.times import parse_rfc3339, rfc3339
-from outrider.workloads.gangs import rank_of
-from remediation.world import Belief, World, job_uid
+from outrider.workloads import job_uid_of, rank_of
+from remediation.world import Belief, World
 
 NAME_LENGTH: Final = 128  # the name is also the id of the checkpoint request, which is bounded so
 UNKNOWN_RANK: Final = -1
@@ -61,8 +61,8 @@ def _free_name(spec: RemediationSpec, world: World) -> str:
 
 def affected_jobs(node: str, world: World) -> list[AffectedJob]:
     """Return the jobs with live pods on the node, each with those pods."""
-    pods = sorted(world.gang_pods(node), key=lambda pod: (pod.metadata.namespace, job_uid(pod), pod.metadata.name))
-    groups = groupby(pods, key=lambda pod: (pod.metadata.namespace, job_uid(pod)))
+    pods = sorted(world.gang_pods(node), key=lambda pod: (pod.metadata.namespace, job_uid_of(pod), pod.metadata.name))
+    groups = groupby(pods, key=lambda pod: (pod.metadata.namespace, job_uid_of(pod)))
     return [_job(uid, list(members)) for (_, uid), members in groups]
 
 

@@ -1,22 +1,11 @@
 """First rung: no new work on the sick node, proven by the taint itself. Running pods go on. Pure."""
 
-import re
 from typing import Final
 
-from outrider.api.core import Taint
-from outrider.api.names import UNHEALTHY_TAINT
 from outrider.api.remediation import RemediationStatus, StepName, StepState
+from outrider.health.taint import taint_for
 from remediation.decisions import Action, AddTaint
 from remediation.rungs import Context, Outcome, Rung
-
-_VALUE_LENGTH: Final = 63  # a taint's value is bounded as a label's
-_NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9_.-]+")
-
-
-def taint_for(cause: str) -> Taint:
-    """Return the taint for a cause such as xid/79; the same key as the agent's, so there is never a second one."""
-    value = _NOT_ALLOWED.sub("-", cause)[:_VALUE_LENGTH].strip("-_.")
-    return Taint(key=UNHEALTHY_TAINT, value=value, effect="NoSchedule")
 
 
 def _prepare(context: Context) -> RemediationStatus:

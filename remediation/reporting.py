@@ -5,10 +5,11 @@ from outrider.api.remediation import Phase, Remediation, RemediationStatus
 from outrider.kube.events import EventRecorder
 from outrider.kube.kinds import NODES, PODS, REMEDIATIONS
 from outrider.telemetry.traces import record_span
+from outrider.workloads import job_uid_of
 from remediation.episodes import known_rank
 from remediation.metrics import EPISODES, STEP_SECONDS
 from remediation.notices import Notice, StepSpan, Subject, notices, spans
-from remediation.world import World, job_uid
+from remediation.world import World
 
 
 class Reporter:
@@ -50,4 +51,4 @@ def _pods(episode: Remediation, world: World) -> tuple[str, ...]:
 
 
 def _rank(pod: Pod) -> tuple[str, int]:
-    return job_uid(pod), known_rank(pod)
+    return job_uid_of(pod), known_rank(pod)

@@ -7,10 +7,11 @@ from enum import StrEnum
 from outrider.api.core import Node, Pod, Taint
 from outrider.api.gangplacement import GangPlacement
 from outrider.api.gpunode import GPUNode, Health, Mode, RankState
-from outrider.api.names import JOB_UID_LABEL, UNHEALTHY_TAINT
 from outrider.api.remediation import Phase, Remediation
 from outrider.api.times import parse_rfc3339
 from outrider.api.trainingpolicy import TrainingPolicy
+from outrider.health.taint import taint_of
+from outrider.workloads import job_uid_of
 
 
 class Belief(StrEnum):
@@ -64,7 +65,7 @@ class World:
     def taint(self, node: str) -> Taint | None:
         """Return Outrider's taint on the node."""
         found = self.nodes.get(node)
-        return next((taint for taint in found.spec.taints if taint.key == UNHEALTHY_TAINT), None) if found else None
+        return taint_of(found) if found else None
 
     def ready(self, node: str) -> bool:
         """Tell whether the node's kubelet reports it ready."""
@@ -115,17 +116,12 @@ def alive(pod: Pod) -> bool:
     return not pod.finished and pod.metadata.deletion_timestamp is None
 
 
-def job_uid(pod: Pod) -> str:
-    """Return the UID of the job that the pod belongs to, empty for none."""
-    return pod.metadata.labels.get(JOB_UID_LABEL, "")
-
-
 def _in_gang(pod: Pod) -> bool:
-    return bool(job_uid(pod)) and pod.metadata.controller() is not None
+    return bool(job_uid_of(pod)) and pod.metadata.controller() is not None
 
 
 def _belongs(pod: Pod, uid: str, namespace: str) -> bool:
-    return job_uid(pod) == uid and pod.metadata.namespace == namespace
+    return job_uid_of(pod) == uid and pod.metadata.namespace == namespace
 
 
 def _silence_seconds(gpu_node: GPUNode, now: float) -> float:

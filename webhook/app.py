@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,7 +14,7 @@ from outrider.kube.informer import Informer
 from outrider.kube.kinds import TRAININGPOLICIES
 from outrider.kube.leader import LeaderElector
 from outrider.kube.transport import connect
-from outrider.service import identity, serve_probes
+from outrider.service import identity, release_namespace, serve_probes
 from webhook.admission import application
 from webhook.config import Config
 from webhook.judging import Judge
@@ -24,7 +23,6 @@ from webhook.rotation import Rotation
 from webhook.serving import LiveCertificate
 
 _LOG: Final = logging.getLogger(__name__)
-_DEFAULT_NAMESPACE: Final = "outrider-system"
 _SHUTDOWN_SECONDS: Final = 5.0  # for reviews that are being answered when the pod ends
 
 
@@ -36,7 +34,7 @@ def service_names(namespace: str) -> list[str]:
 
 async def run(config: Config) -> None:
     """Serve until cancelled."""
-    namespace = os.environ.get("POD_NAMESPACE") or _DEFAULT_NAMESPACE
+    namespace = release_namespace()
     async with connect(WEBHOOK_MANAGER) as client:
         await serve(config, client, namespace, service_names(namespace))
 

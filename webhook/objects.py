@@ -1,9 +1,10 @@
-"""The two Kubernetes objects that carry the webhook's certificates."""
+"""The Secret with the webhook's certificates, and the patch that makes the API server trust them."""
 
 import base64
 import binascii
 from typing import Any, Final
 
+from outrider.api.admission import MutatingWebhookConfiguration
 from outrider.api.meta import ObjectMeta, Resource
 from outrider.kube.kinds import Kind
 
@@ -22,33 +23,10 @@ class Secret(Resource, frozen=True, kw_only=True):
             return b""
 
 
-class ClientConfig(Resource, frozen=True, kw_only=True):
-    """How the API server reaches a webhook, as far as trust goes; ``ca_bundle`` is PEM in base64."""
-
-    ca_bundle: str = ""
-
-
-class Webhook(Resource, frozen=True, kw_only=True):
-    """One webhook of a configuration."""
-
-    name: str
-    client_config: ClientConfig = ClientConfig()
-
-
-class WebhookConfiguration(Resource, frozen=True, kw_only=True):
-    """MutatingWebhookConfiguration."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    webhooks: list[Webhook] = []
-
-
 SECRETS: Final[Kind[Secret]] = Kind(Secret, "secrets")
-WEBHOOK_CONFIGURATIONS: Final[Kind[WebhookConfiguration]] = Kind(
-    WebhookConfiguration, "mutatingwebhookconfigurations", group="admissionregistration.k8s.io", namespaced=False
-)
 
 
-def bundle_patch(configuration: WebhookConfiguration, bundle: bytes) -> list[dict[str, Any]]:
+def bundle_patch(configuration: MutatingWebhookConfiguration, bundle: bytes) -> list[dict[str, Any]]:
     """Return the JSON patch that makes every webhook of the configuration trust ``bundle``.
 
     Empty where they all do. It holds only for the version that was read, so a concurrent change is never half undone.

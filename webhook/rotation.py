@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
+from outrider.api.admission import MutatingWebhookConfiguration
 from outrider.api.names import WEBHOOK_CONFIGURATION, WEBHOOK_SECRET
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import KubeError, NotFound
+from outrider.kube.kinds import WEBHOOK_CONFIGURATIONS
 from webhook import metrics
 from webhook.certificates import Lifetimes, Material, Step, apply, next_step, now_utc, read
-from webhook.objects import SECRETS, WEBHOOK_CONFIGURATIONS, Secret, WebhookConfiguration, bundle_patch
+from webhook.objects import SECRETS, Secret, bundle_patch
 
 _LOG: Final = logging.getLogger(__name__)
 CHECK_SECONDS: Final = 15.0  # also how soon an upgrade that took the bundle away is made good
@@ -70,7 +72,7 @@ class Rotation:
         except NotFound:
             return None
 
-    async def _configuration(self) -> WebhookConfiguration | None:
+    async def _configuration(self) -> MutatingWebhookConfiguration | None:
         try:
             return await self._client.get(WEBHOOK_CONFIGURATIONS, WEBHOOK_CONFIGURATION)
         except NotFound:

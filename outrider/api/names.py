@@ -43,7 +43,9 @@ SCHEDULER_LEASE: Final = "outrider-scheduler"  # kube-scheduler's own, named in 
 REMEDIATION_LEASE: Final = "outrider-remediation"
 WEBHOOK_LEASE: Final = "outrider-webhook"
 
-# Objects of the chart that components look up
+# Objects of the chart that others look up
+RELEASE_NAMESPACE: Final = "outrider-system"  # where the chart is installed unless someone chose otherwise
+REMEDIATION_CONFIG: Final = "outrider-remediation"  # ConfigMap
 WEBHOOK_CONFIGURATION: Final = "outrider-webhook"
 WEBHOOK_SERVICE: Final = "outrider-webhook"
 WEBHOOK_SECRET: Final = "outrider-webhook-tls"  # noqa: S105 - the name of a Secret, not a secret

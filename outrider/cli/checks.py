@@ -14,8 +14,9 @@ from outrider.api.coordination import Lease
 from outrider.api.core import Node, Pod
 from outrider.api.gpunode import GPUNode
 from outrider.api.times import parse_rfc3339
-from outrider.cli.evidence import SCHEDULER_LEASE, Evidence
+from outrider.cli.evidence import Evidence
 from outrider.cli.picture import gated
+from outrider.cli.resources import COMPONENT_LABEL
 from outrider.cli.status import age_seconds
 from outrider.workloads import GPU
 
@@ -24,8 +25,9 @@ _SIMULATED: Final = "kwok.x-k8s.io/node"  # annotation of KWOK's nodes: no kubel
 _FRESH_SECONDS: Final = 60.0
 _EXPIRES_SOON_SECONDS: Final = 3 * 86400.0
 _LEASE_SLACK: Final = 2.0  # of the lease's own duration, for clocks that differ
-_COMPONENT: Final = "app.kubernetes.io/component"
-_INSTALL: Final = "install the chart: helm install outrider charts/outrider -n outrider-system --create-namespace"
+_INSTALL: Final = (
+    f"install the chart: helm install outrider charts/outrider -n {names.RELEASE_NAMESPACE} --create-namespace"
+)
 
 
 class Check(msgspec.Struct, frozen=True, rename="camel"):
@@ -105,16 +107,16 @@ def _trial(evidence: Evidence) -> Iterator[Check]:
     elif trial.changed:
         yield Check("webhook", "answers", True, f"a trial pod in {trial.namespace} was admitted through it")
     else:
-        hint = f"kubectl get pods -n {evidence.release_namespace} -l {_COMPONENT}=webhook"
+        hint = f"kubectl get pods -n {evidence.release_namespace} -l {COMPONENT_LABEL}=webhook"
         yield Check("webhook", "answers", False, f"a trial pod in {trial.namespace} came back unchanged", hint)
 
 
 def _scheduler(evidence: Evidence) -> Iterator[Check]:
     yield _running(evidence, "scheduler")
-    if evidence.leases[SCHEDULER_LEASE].value is None and len(_pods_of(evidence, "scheduler")) == 1:
+    if evidence.leases[names.SCHEDULER_LEASE].value is None and len(_pods_of(evidence, "scheduler")) == 1:
         yield Check("scheduler", "kube-scheduler leads", True, "its only replica needs no lease")
     else:
-        yield _lease(evidence, SCHEDULER_LEASE, "scheduler", "kube-scheduler leads")
+        yield _lease(evidence, names.SCHEDULER_LEASE, "scheduler", "kube-scheduler leads")
     yield _lease(evidence, names.PLANNER_LEASE, "scheduler", "planner leads")
 
 
@@ -124,13 +126,13 @@ def _running(evidence: Evidence, component: str) -> Check:
         return Check(component, "pods", None, pods.problem, "try again with rights to list pods there")
     ours = _pods_of(evidence, component)
     ready = sum(_ready(pod) for pod in ours)
-    hint = f"kubectl describe pods -n {evidence.release_namespace} -l {_COMPONENT}={component}"
+    hint = f"kubectl describe pods -n {evidence.release_namespace} -l {COMPONENT_LABEL}={component}"
     return Check(component, "pods", ready > 0, f"{ready} of {len(ours)} ready", "" if ready else hint)
 
 
 def _pods_of(evidence: Evidence, component: str) -> list[Pod]:
     pods = evidence.component_pods.value.items if evidence.component_pods.value else []
-    return [pod for pod in pods if pod.metadata.labels.get(_COMPONENT) == component]
+    return [pod for pod in pods if pod.metadata.labels.get(COMPONENT_LABEL) == component]
 
 
 def _ready(pod: Pod) -> bool:
@@ -138,7 +140,7 @@ def _ready(pod: Pod) -> bool:
 
 
 def _lease(evidence: Evidence, lease: str, component: str, name: str) -> Check:
-    hint = f"kubectl get pods -n {evidence.release_namespace} -l {_COMPONENT}={component}"
+    hint = f"kubectl get pods -n {evidence.release_namespace} -l {COMPONENT_LABEL}={component}"
     answer = evidence.leases[lease]
     if answer.value is None:
         return Check(component, name, False, answer.problem, hint)
@@ -167,7 +169,7 @@ def _agents(evidence: Evidence) -> Iterator[Check]:
     if not expected:
         yield Check("agents", "report", None, f"no node has {GPU} or the label {_GPU_LABEL}=true")
         return
-    hint = f"kubectl get pods -n {evidence.release_namespace} -l {_COMPONENT}=node-agent -o wide"
+    hint = f"kubectl get pods -n {evidence.release_namespace} -l {COMPONENT_LABEL}=node-agent -o wide"
     detail = f"{len(expected) - len(silent)} of {len(expected)} GPU nodes report freshly"
     missing = f"; silent: {', '.join(silent[:5])}" if silent else ""
     yield Check("agents", "report", not silent, detail + missing, hint if silent else "")

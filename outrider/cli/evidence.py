@@ -6,27 +6,35 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from outrider.api import names
+from outrider.api.admission import MutatingWebhookConfiguration
 from outrider.api.coordination import Lease
 from outrider.api.core import Node, Pod
 from outrider.api.gpunode import GPUNode
 from outrider.cli.resources import (
     CONFIGMAPS,
     NAMESPACES,
-    WEBHOOK_CONFIGURATIONS,
+    OURS,
     ConfigMap,
     Namespace,
-    WebhookConfiguration,
 )
 from outrider.kube.client import Client, Page, Selector
 from outrider.kube.errors import KubeError, NotFound
-from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES, LEASES, NODES, PODS, REMEDIATIONS, TRAININGPOLICIES, Kind
+from outrider.kube.kinds import (
+    GANGPLACEMENTS,
+    GPUNODES,
+    LEASES,
+    NODES,
+    PODS,
+    REMEDIATIONS,
+    TRAININGPOLICIES,
+    WEBHOOK_CONFIGURATIONS,
+    Kind,
+)
 
 T = TypeVar("T")
 
-SCHEDULER_LEASE: Final = "outrider-scheduler"  # kube-scheduler's own, named in its configuration
-LEASE_NAMES: Final = (SCHEDULER_LEASE, names.PLANNER_LEASE, names.REMEDIATION_LEASE)
+LEASE_NAMES: Final = (names.SCHEDULER_LEASE, names.PLANNER_LEASE, names.REMEDIATION_LEASE)
 OUR_KINDS: Final[tuple[Kind[Any], ...]] = (GPUNODES, GANGPLACEMENTS, REMEDIATIONS, TRAININGPOLICIES)
-_OURS: Final = "app.kubernetes.io/name=outrider"
 _ENABLED: Final = f"{names.ENABLED_LABEL}=true"
 
 
@@ -53,7 +61,7 @@ class Evidence:
     now: float
     release_namespace: str
     kinds: dict[str, Answer[Page[Any]]]
-    configuration: Answer[WebhookConfiguration]
+    configuration: Answer[MutatingWebhookConfiguration]
     trial: Answer[Trial]
     leases: dict[str, Answer[Lease]]
     component_pods: Answer[Page[Pod]]
@@ -65,7 +73,7 @@ class Evidence:
 
 async def gather(client: Client, trying: Client, release_namespace: str, now: float) -> Evidence:
     """Ask everything at once. ``trying`` is a dry-run client: what it creates is only checked."""
-    ours = Selector(namespace=release_namespace, labels=_OURS)
+    ours = Selector(namespace=release_namespace, labels=OURS)
     kinds = dict(zip((kind.plural for kind in OUR_KINDS), await _each(client, OUR_KINDS), strict=True))
     leases = [_ask(client.get(LEASES, name, release_namespace)) for name in LEASE_NAMES]
     configuration, trial, component_pods, nodes, job_pods, config = await asyncio.gather(
@@ -74,7 +82,7 @@ async def gather(client: Client, trying: Client, release_namespace: str, now: fl
         _ask(client.list(PODS, ours)),
         _ask(client.list(NODES)),
         _ask(client.list(PODS, Selector(labels=names.JOB_UID_LABEL))),
-        _ask(client.get(CONFIGMAPS, names.REMEDIATION_LEASE, release_namespace)),
+        _ask(client.get(CONFIGMAPS, names.REMEDIATION_CONFIG, release_namespace)),
     )
     return Evidence(
         now=now,

@@ -12,6 +12,7 @@ import msgspec
 import typer
 from rich.console import Console, RenderableType
 
+from outrider.api.names import RELEASE_NAMESPACE
 from outrider.cli import checks, evidence, tables
 from outrider.cli.picture import Picture, fetch_picture
 from outrider.cli.resources import NAMESPACES
@@ -68,7 +69,7 @@ def why(
 
 @app.command()
 def check(
-    output: OutputOption = Output.TABLE, release_namespace: Release = "outrider-system", kubeconfig: Kubeconfig = None
+    output: OutputOption = Output.TABLE, release_namespace: Release = RELEASE_NAMESPACE, kubeconfig: Kubeconfig = None
 ) -> None:
     """Check that every part of Outrider is installed and works. Exit code 1 where something fails."""
     results = _run(_check(release_namespace, kubeconfig))

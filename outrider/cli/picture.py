@@ -10,6 +10,7 @@ from outrider.api.names import GANG_GATE, JOB_UID_LABEL
 from outrider.api.remediation import Remediation
 from outrider.kube.client import Client, Selector
 from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES, NODES, PODS, REMEDIATIONS
+from outrider.workloads import job_uid_of
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,6 @@ class Picture:
     def job_pods(self, job_uid: str, namespace: str) -> list[Pod]:
         """Return the pods of a job, ended ones too."""
         return [pod for pod in self.pods if job_uid_of(pod) == job_uid and pod.metadata.namespace == namespace]
-
-
-def job_uid_of(pod: Pod) -> str:
-    """Return the UID of the pod's job, empty for none."""
-    return pod.metadata.labels.get(JOB_UID_LABEL, "")
 
 
 def gated(pod: Pod) -> bool:

@@ -5,11 +5,11 @@ import msgspec
 from outrider.api.core import Node, Pod
 from outrider.api.gangplacement import GangPlacement
 from outrider.api.gpunode import GPUNode, Health
-from outrider.api.names import UNHEALTHY_TAINT
 from outrider.api.remediation import Phase, Remediation, Step, StepState
 from outrider.api.times import parse_rfc3339
-from outrider.cli.picture import Picture, gated, job_uid_of
-from outrider.workloads import rank_of
+from outrider.cli.picture import Picture, gated
+from outrider.health.taint import taint_of
+from outrider.workloads import job_uid_of, rank_of
 
 _MARKS = {StepState.RUNNING: "…", StepState.DONE: "✓", StepState.EXPIRED: "✗", StepState.SKIPPED: "-"}
 
@@ -93,17 +93,17 @@ def _node_row(name: str, gpu_node: GPUNode, picture: Picture) -> NodeRow:
         verdict=str(status.verdict),
         reason=status.reason,
         gpus=f"{healthy}/{len(status.gpus)}",
-        taint=taint_of(picture.nodes.get(name)),
+        taint=taint_value(picture.nodes.get(name)),
         mode=str(gpu_node.spec.mode),
         age_seconds=age_seconds(gpu_node, picture.now),
         message=status.message,
     )
 
 
-def taint_of(node: Node | None) -> str:
+def taint_value(node: Node | None) -> str:
     """Return the value of Outrider's taint, empty for none."""
-    taints = node.spec.taints if node else []
-    return next((taint.value or "set" for taint in taints if taint.key == UNHEALTHY_TAINT), "")
+    taint = taint_of(node) if node else None
+    return taint.value or "set" if taint else ""
 
 
 def age_seconds(gpu_node: GPUNode, now: float) -> float | None:

@@ -13,10 +13,11 @@ from typing import Any, Final
 from outrider.api import names, reasons
 from outrider.api.core import Node, Pod
 from outrider.api.meta import ObjectMeta, Root
+from outrider.cli.resources import COMPONENT_LABEL, OURS
 from outrider.kube.client import Client, PatchType, Selector
 from outrider.kube.errors import Conflict, Invalid, NotFound
 from outrider.kube.events import EventRecorder
-from outrider.kube.kinds import LEASES, NODES, PODS, Kind
+from outrider.kube.kinds import LEASES, NODES, PODS, WEBHOOK_CONFIGURATIONS, Kind
 from outrider.kube.transport import connect
 from outrider.service import run
 from outrider.telemetry import logs
@@ -31,7 +32,6 @@ class _Named(Root, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-_WEBHOOKS: Final = Kind(_Named, "mutatingwebhookconfigurations", group="admissionregistration.k8s.io", namespaced=False)
 _DEPLOYMENTS: Final = Kind(_Named, "deployments", group="apps")
 _DAEMONSETS: Final = Kind(_Named, "daemonsets", group="apps")
 _SECRETS: Final = Kind(_Named, "secrets")
@@ -71,12 +71,12 @@ def stranded(pod: Pod) -> bool:
 
 async def clean(client: Client, namespace: str) -> None:
     """Remove everything of ours that could block anything. Raises KubeError where the API server refuses."""
-    await client.delete(_WEBHOOKS, names.WEBHOOK_CONFIGURATION)
+    await client.delete(WEBHOOK_CONFIGURATIONS, names.WEBHOOK_CONFIGURATION)
     await _stop_components(client, namespace)
     await _until_nothing_is_left("pods", lambda: _clean_pods(client))
     await _until_nothing_is_left("nodes", lambda: _clean_nodes(client))
     await client.delete(_SECRETS, names.WEBHOOK_SECRET, namespace)
-    for lease in (names.PLANNER_LEASE, names.REMEDIATION_LEASE, names.WEBHOOK_LEASE, names.SCHEDULER_NAME):
+    for lease in (names.PLANNER_LEASE, names.REMEDIATION_LEASE, names.WEBHOOK_LEASE, names.SCHEDULER_LEASE):
         await client.delete(LEASES, lease, namespace)
     await _tell_stranded_pods(client)
 
@@ -85,8 +85,8 @@ async def _stop_components(client: Client, namespace: str) -> None:
     for name in ("outrider-webhook", "outrider-scheduler", "outrider-remediation"):
         await client.delete(_DEPLOYMENTS, name, namespace)
     await client.delete(_DAEMONSETS, "outrider-node-agent", namespace)
-    parts = "app.kubernetes.io/component in (webhook,scheduler,remediation,node-agent)"
-    selector = Selector(namespace=namespace, labels=f"app.kubernetes.io/name=outrider,{parts}")
+    parts = f"{COMPONENT_LABEL} in (webhook,scheduler,remediation,node-agent)"
+    selector = Selector(namespace=namespace, labels=f"{OURS},{parts}")
     try:
         async with asyncio.timeout(_STOP_SECONDS):
             while running := (await client.list(PODS, selector)).items:

@@ -9,10 +9,10 @@ from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import Health
 from outrider.api.remediation import Phase, Remediation
-from outrider.cli.picture import Picture, gated, job_uid_of
+from outrider.cli.picture import Picture, gated
 from outrider.cli.resources import Namespace
-from outrider.cli.status import phase_of, steps_line, taint_of
-from outrider.workloads import gpus_of, rank_of
+from outrider.cli.status import phase_of, steps_line, taint_value
+from outrider.workloads import gpus_of, job_uid_of, rank_of
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ def _node(pod: Pod, picture: Picture) -> Iterator[Fact]:
         )
         return
     status = gpu_node.status
-    taint = f", tainted {taint}" if (taint := taint_of(picture.nodes.get(name))) else ""
+    taint = f", tainted {taint}" if (taint := taint_value(picture.nodes.get(name))) else ""
     text = f"on {name}: {status.health}, score {status.score}, verdict {status.verdict}{taint}. {status.message}"
     sick = status.verdict.hard or status.health is Health.UNKNOWN
     yield Fact("node", text.strip(), f"kubectl describe gpunode {name}" if sick else "")

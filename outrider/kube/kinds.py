@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
+from outrider.api.admission import MutatingWebhookConfiguration
 from outrider.api.coordination import Lease
 from outrider.api.core import Job, Node, Pod, PyTorchJob
 from outrider.api.event import Event
@@ -62,6 +63,12 @@ PODS: Final = Kind(Pod, "pods")
 NODES: Final = Kind(Node, "nodes", namespaced=False)
 LEASES: Final = Kind(Lease, "leases", group="coordination.k8s.io")
 EVENTS: Final = Kind(Event, "events")
+WEBHOOK_CONFIGURATIONS: Final = Kind(
+    MutatingWebhookConfiguration,
+    "mutatingwebhookconfigurations",
+    group="admissionregistration.k8s.io",
+    namespaced=False,
+)
 JOBS: Final = Kind(Job, "jobs", group="batch")
 PYTORCHJOBS: Final = Kind(PyTorchJob, "pytorchjobs", group="kubeflow.org")
 GPUNODES: Final = Kind(GPUNode, "gpunodes", group=GROUP, version=VERSION, namespaced=False)

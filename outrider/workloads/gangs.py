@@ -6,6 +6,7 @@ import msgspec
 
 from outrider.api.core import Job, Pod, PyTorchJob
 from outrider.api.meta import OwnerReference
+from outrider.api.names import JOB_UID_LABEL
 
 # Labels and annotations of the job controllers (batch/v1 Job; training-operator).
 _COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -29,6 +30,11 @@ def gang_of(pod: Pod) -> OwnerReference | None:
     if owner is None or (owner.api_version.partition("/")[0], owner.kind) not in _GANG_KINDS:
         return None
     return owner
+
+
+def job_uid_of(pod: Pod) -> str:
+    """Return the UID of the job that admission found to own the pod's gang, empty for none."""
+    return pod.metadata.labels.get(JOB_UID_LABEL, "")
 
 
 def rank_of(pod: Pod, owner: Job | PyTorchJob | None = None) -> int | None:

@@ -12,13 +12,14 @@ from rich.console import Console
 from scenes import NOW, healthy_node, node, pod, sick_node
 
 from outrider.api import names
+from outrider.api.admission import ClientConfig, MutatingWebhookConfiguration, Webhook
 from outrider.api.coordination import Lease, LeaseSpec
 from outrider.api.core import NamedReference, Pod, PodStatus, StatusCondition
 from outrider.api.meta import ObjectMeta
 from outrider.api.times import rfc3339
 from outrider.cli.checks import Check, healthy, judge
 from outrider.cli.evidence import LEASE_NAMES, OUR_KINDS, Answer, Evidence, Trial
-from outrider.cli.resources import ClientConfig, ConfigMap, Webhook, WebhookConfiguration
+from outrider.cli.resources import ConfigMap
 from outrider.cli.tables import check_lines
 from outrider.kube.client import Page
 
@@ -47,8 +48,8 @@ def bundle(days: float) -> str:
     return base64.b64encode(certificate.public_bytes(Encoding.PEM)).decode()
 
 
-def configuration(ca_bundle: str) -> Answer[WebhookConfiguration]:
-    return Answer(WebhookConfiguration(webhooks=[Webhook(client_config=ClientConfig(ca_bundle=ca_bundle))]))
+def configuration(ca_bundle: str) -> Answer[MutatingWebhookConfiguration]:
+    return Answer(MutatingWebhookConfiguration(webhooks=[Webhook(client_config=ClientConfig(ca_bundle=ca_bundle))]))
 
 
 def lease(age: float = 1.0) -> Answer[Lease]:

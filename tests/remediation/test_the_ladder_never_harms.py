@@ -9,11 +9,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from outrider.api.gpunode import Mode, Verdict
 from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION
 from outrider.api.remediation import ActionMode, Phase, StepName
+from outrider.workloads import job_uid_of
 from remediation.config import Budget, RemediationConfig
 from remediation.decisions import AddTaint, Decision, Evict, RequestCheckpoint
 from remediation.episodes import nonsense
 from remediation.rungs import step_of
-from remediation.world import Belief, job_uid
+from remediation.world import Belief
 
 NODES = ("n0", "n1", "n2", "n3", "n4")
 names = st.sampled_from(NODES)
@@ -121,7 +122,8 @@ class Harmless(RuleBasedStateMachine):
             for other in self.fleet.world.open_episodes()
             if other.metadata.name != name
             and any(
-                job.uid == job_uid(pod) and job.checkpoint_request == other.metadata.name for job in other.status.jobs
+                job.uid == job_uid_of(pod) and job.checkpoint_request == other.metadata.name
+                for job in other.status.jobs
             )
             and (step := step_of(other.status, StepName.CHECKPOINT))
             and step.finished_at is None

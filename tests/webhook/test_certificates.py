@@ -8,8 +8,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
+from outrider.api.admission import ClientConfig, MutatingWebhookConfiguration, Webhook
 from webhook.certificates import Lifetimes, Material, Step, apply, next_step, read
-from webhook.objects import ClientConfig, Secret, Webhook, WebhookConfiguration, bundle_patch
+from webhook.objects import Secret, bundle_patch
 
 NAMES = ("outrider-webhook.outrider-system.svc", "outrider-webhook.outrider-system")
 START = datetime(2027, 1, 1, tzinfo=UTC)
@@ -163,9 +164,9 @@ def test_python_and_the_api_server_can_load_what_is_written() -> None:
 
 def test_bundle_goes_to_every_webhook_that_lacks_it_and_only_on_the_version_read() -> None:
     current = Webhook(name="b", client_config=ClientConfig(ca_bundle="bmV3"))
-    configuration = WebhookConfiguration(webhooks=[Webhook(name="a"), current])
+    configuration = MutatingWebhookConfiguration(webhooks=[Webhook(name="a"), current])
     patch = bundle_patch(configuration, b"new")
     assert [operation["path"] for operation in patch] == [
         "/metadata/resourceVersion", "/webhooks/0/clientConfig/caBundle"
     ]  # fmt: skip
-    assert bundle_patch(WebhookConfiguration(webhooks=[current]), b"new") == []
+    assert bundle_patch(MutatingWebhookConfiguration(webhooks=[current]), b"new") == []

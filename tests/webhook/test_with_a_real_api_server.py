@@ -18,12 +18,12 @@ from outrider.api import names
 from outrider.api.meta import ObjectMeta, Resource
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import KubeError
-from outrider.kube.kinds import LEASES, TRAININGPOLICIES, Kind
+from outrider.kube.kinds import LEASES, TRAININGPOLICIES, WEBHOOK_CONFIGURATIONS, Kind
 from tests.webhook.pods import CORPUS, JOB_UID, container, pod
 from webhook.app import serve
 from webhook.certificates import Lifetimes, Step, apply, now_utc, read
 from webhook.config import Config
-from webhook.objects import SECRETS, WEBHOOK_CONFIGURATIONS
+from webhook.objects import SECRETS
 from webhook.rotation import Rotation
 
 pytestmark = pytest.mark.control_plane
