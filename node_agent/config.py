@@ -4,10 +4,12 @@ from typing import Annotated
 
 import msgspec
 
+from outrider.component import ComponentConfig
+
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Config(ComponentConfig, frozen=True, kw_only=True):
     """Times in seconds."""
 
     kernel_log_path: str = "/dev/kmsg"
@@ -40,7 +42,3 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     """Pause between two looks at the beacons of the node's training ranks."""
     rank_publish_seconds: Seconds = 10.0
     """How old the published steps of running ranks may get; new ranks and answers go out at once."""
-    log_level: str = "INFO"
-    """DEBUG, INFO, WARNING or ERROR."""
-    probe_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8080
-    """Serves /healthz, /readyz and /metrics."""

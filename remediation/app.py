@@ -1,29 +1,20 @@
 """Wiring of the remediation controller."""
 
 import asyncio
-from pathlib import Path
-from typing import Final
 
 from outrider.api.names import REMEDIATION_LEASE, REMEDIATION_MANAGER
-from outrider.config import load
 from outrider.kube.events import EventRecorder
 from outrider.kube.leader import LeaderElector
 from outrider.kube.transport import connect
 from outrider.service import identity, release_namespace, serve_probes
-from outrider.telemetry import logs, traces
 from remediation.cache import Cache
-from remediation.config import RemediationConfig
+from remediation.config import Config
 from remediation.controller import Controller
 from remediation.reporting import Reporter
 
-_COMPONENT: Final = "remediation"
 
-
-async def main(config_file: Path | None) -> None:
-    """Run until cancelled. Raises ConfigError and NoCredentials before anything is done."""
-    config = load(RemediationConfig, config_file)
-    logs.setup(_COMPONENT, config.log_level)
-    traces.setup(f"outrider-{_COMPONENT}")
+async def run(config: Config) -> None:
+    """Run until cancelled. Raises NoCredentials before anything is done."""
     async with connect(REMEDIATION_MANAGER) as client:
         cache = Cache(client)
         elector = LeaderElector(client, REMEDIATION_LEASE, release_namespace(), identity())
@@ -35,7 +26,7 @@ async def main(config_file: Path | None) -> None:
             group.create_task(elector.run(controller.run))
 
 
-def readiness(cache: Cache, config: RemediationConfig) -> str | None:
+def readiness(cache: Cache, config: Config) -> str | None:
     """Return why the controller could not act if it had to, None where it could (or stands by to lead)."""
     if not cache.complete:
         return "still listing the cluster"

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from outrider.api.remediation import ActionMode
+from outrider.component import ComponentConfig
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=86400)]
 
@@ -18,7 +19,7 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     """Percent of the GPU nodes, rounded up as a PodDisruptionBudget does; 20 is karpenter's node-repair breaker."""
 
 
-class RemediationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class Config(ComponentConfig, frozen=True, kw_only=True):
     """Settings; all times in seconds."""
 
     mode: ActionMode = ActionMode.OBSERVE
@@ -40,7 +41,3 @@ class RemediationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     """Longest wait for the moved rank's first step; loading a large checkpoint takes minutes."""
     retry_seconds: Seconds = 5
     """Pause before the next try where a PodDisruptionBudget refused an eviction."""
-    log_level: str = "INFO"
-    """DEBUG, INFO, WARNING or ERROR."""
-    probe_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8080
-    """Port of /healthz, /readyz and /metrics."""

@@ -17,7 +17,7 @@ from outrider.kube.workqueue import WorkQueue
 from outrider.workloads import job_uid_of
 from remediation.actions import perform
 from remediation.cache import Cache
-from remediation.config import RemediationConfig
+from remediation.config import Config
 from remediation.decisions import Decision
 from remediation.episodes import accepted, opening
 from remediation.ladder import next_step
@@ -42,7 +42,7 @@ class Controller:
         cache: Cache,
         reporter: Reporter,
         *,
-        config: RemediationConfig,
+        config: Config,
         may_act: Callable[[], bool],
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from outrider.api.remediation import ActionMode, Phase, Remediation, StepName, StepState
 from remediation import budget
 from remediation.checkpointing import CHECKPOINT
-from remediation.config import RemediationConfig
+from remediation.config import Config
 from remediation.decisions import Decision
 from remediation.episodes import begun, names, nonsense, refused, started
 from remediation.isolating import ISOLATE
@@ -24,7 +24,7 @@ _LOOK_AGAIN_SECONDS: Final = 10.0  # while a person, the budget or silence holds
 _AT_ONCE: Final = 0.0
 
 
-def next_step(episode: Remediation, world: World, config: RemediationConfig, now: float) -> Decision:
+def next_step(episode: Remediation, world: World, config: Config, now: float) -> Decision:
     """Return what to record and to do. ``now`` in seconds since 1970."""
     if episode.status.phase is not Phase.OPEN:
         return Decision(episode.status)

@@ -14,7 +14,7 @@ from outrider.api.remediation import (
     StepState,
 )
 from outrider.api.times import parse_rfc3339, rfc3339
-from remediation.config import RemediationConfig
+from remediation.config import Config
 from remediation.decisions import Action
 from remediation.world import World
 
@@ -25,7 +25,7 @@ class Context:
 
     episode: Remediation
     world: World
-    config: RemediationConfig
+    config: Config
     now: float
 
     @property

@@ -11,14 +11,14 @@ from outrider.api.meta import ObjectMeta, OwnerReference
 from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION, JOB_UID_LABEL
 from outrider.api.remediation import ActionMode, Remediation
 from outrider.api.times import parse_rfc3339, rfc3339
-from remediation.config import RemediationConfig
+from remediation.config import Config
 from remediation.decisions import Action, AddTaint, Decision, Evict, RequestCheckpoint
 from remediation.episodes import opening
 from remediation.ladder import next_step
 from remediation.world import World
 
 NOW = 1_800_000_000.0
-ENFORCE = RemediationConfig(mode=ActionMode.ENFORCE)
+ENFORCE = Config(mode=ActionMode.ENFORCE)
 INDEX = "batch.kubernetes.io/job-completion-index"
 replace = msgspec.structs.replace
 
@@ -50,7 +50,7 @@ def pod(job: str, rank: int, on: str, uid: str, now: float = NOW) -> Pod:
 class Fleet:
     """Nodes, jobs and one controller that works as the real one: record, then act."""
 
-    config: RemediationConfig = ENFORCE
+    config: Config = ENFORCE
     now: float = NOW
     nodes: dict[str, Node] = field(default_factory=dict)
     gpu_nodes: dict[str, GPUNode] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from outrider.kube.events import EventRecorder
 from outrider.kube.kinds import EVENTS, GPUNODES, JOBS, NODES, PODS, REMEDIATIONS
 from outrider.telemetry.traces import job_traceparent
 from remediation.cache import Cache
-from remediation.config import RemediationConfig
+from remediation.config import Config
 from remediation.controller import Controller
 from remediation.reporting import Reporter
 
@@ -178,7 +178,7 @@ def job_manifest(size: int) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def controller(
-    client: Client, config: RemediationConfig, may_act: Callable[[], bool] = lambda: True
+    client: Client, config: Config, may_act: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[Controller]:
     """Run a controller that believes to hold the lease, until the block ends."""
     cache = Cache(client)

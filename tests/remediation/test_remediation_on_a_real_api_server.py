@@ -13,12 +13,12 @@ from outrider.api.remediation import ActionMode, Phase, Remediation
 from outrider.kube.client import Client, PatchType
 from outrider.kube.kinds import GPUNODES, NODES, PODS, REMEDIATIONS, Kind
 from remediation.actions import perform
-from remediation.config import Budget, RemediationConfig
+from remediation.config import Budget, Config
 from remediation.decisions import Evict
 
 pytestmark = pytest.mark.control_plane
 
-ENFORCE = RemediationConfig(
+ENFORCE = Config(
     mode=ActionMode.ENFORCE,
     budget=Budget(max_nodes=10, max_percent=100),
     taint_wait_seconds=0.2,
@@ -84,7 +84,7 @@ async def test_a_rank_leaves_its_sick_node_and_trains_on(stage, client):
 async def test_observe_and_dry_run_change_nothing_but_the_episode(stage, client, mode):
     await stage.add_job(3)
     before = {pod.metadata.resource_version for pod in await stage.pods()}
-    async with controller(client, RemediationConfig(mode=mode, taint_wait_seconds=0)):
+    async with controller(client, Config(mode=mode, taint_wait_seconds=0)):
         await stage.judge(1, Verdict.REPLACE)
         episode = await stage.message(1, "enforce would keep new work off")
         if mode is ActionMode.DRY_RUN:
@@ -133,7 +133,7 @@ async def test_a_stale_report_opens_no_episode(stage, client):
 @pytest.mark.parametrize("cause", ["no lease", "a silent watch"])
 async def test_without_lease_or_fresh_watches_nothing_is_opened(stage, client, cause):
     await stage.add_job(3)
-    stale = RemediationConfig(mode=ActionMode.ENFORCE, cache_stale_seconds=0 if cause == "a silent watch" else 120)
+    stale = Config(mode=ActionMode.ENFORCE, cache_stale_seconds=0 if cause == "a silent watch" else 120)
     async with controller(client, stale, may_act=lambda: cause != "no lease") as working:
         await stage.judge(1, Verdict.REPLACE)
         for _ in range(5):

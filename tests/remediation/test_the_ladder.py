@@ -5,12 +5,12 @@ from fleet import ENFORCE, NOW, Fleet, replace
 from outrider.api.gpunode import Verdict
 from outrider.api.remediation import ActionMode, AffectedJob, Phase, Remediation, StepName, StepState
 from outrider.api.times import rfc3339
-from remediation.config import Budget, RemediationConfig
+from remediation.config import Budget, Config
 from remediation.decisions import AddTaint, Evict, RequestCheckpoint
 from remediation.episodes import opening
 
 
-def sick_fleet(config: RemediationConfig = ENFORCE) -> tuple[Fleet, str]:
+def sick_fleet(config: Config = ENFORCE) -> tuple[Fleet, str]:
     """Four nodes, a job of three ranks that report, and xid/79 under rank 1."""
     fleet = Fleet(config).add_nodes("n0", "n1", "n2", "n3").add_job("train", "n0", "n1", "n2")
     fleet.train(90)
@@ -114,7 +114,7 @@ def test_a_job_that_reports_nothing_is_waited_for_shortly_and_proven_by_running(
 
 @pytest.mark.parametrize("mode", [ActionMode.OBSERVE, ActionMode.DRY_RUN])
 def test_observe_and_dry_run_record_the_episode_and_do_nothing(mode):
-    fleet, name = sick_fleet(RemediationConfig(mode=mode))
+    fleet, name = sick_fleet(Config(mode=mode))
     for _ in range(5):
         fleet.wait(30)
         episode = fleet.run(name)
@@ -247,7 +247,7 @@ def test_a_pod_on_a_dead_node_is_explained_not_forced():
 
 
 def test_the_breaker_holds_new_episodes_and_lets_running_ones_finish():
-    fleet = Fleet(RemediationConfig(mode=ActionMode.ENFORCE, budget=Budget(max_nodes=1)))
+    fleet = Fleet(Config(mode=ActionMode.ENFORCE, budget=Budget(max_nodes=1)))
     fleet.add_nodes("n0", "n1", "n2").add_job("a", "n0").add_job("b", "n1")
     fleet.judge("n0")
     fleet.judge("n1")
@@ -264,7 +264,7 @@ def test_the_breaker_holds_new_episodes_and_lets_running_ones_finish():
 
 
 def test_the_breaker_does_not_hold_a_second_node_of_a_job_that_is_being_moved_anyway():
-    fleet, first = sick_fleet(RemediationConfig(mode=ActionMode.ENFORCE, budget=Budget(max_nodes=1)))
+    fleet, first = sick_fleet(Config(mode=ActionMode.ENFORCE, budget=Budget(max_nodes=1)))
     fleet.run(first)
     fleet.judge("n2")
     second = fleet.open("n2").metadata.name

@@ -10,7 +10,7 @@ from outrider.api.gpunode import Mode, Verdict
 from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION
 from outrider.api.remediation import ActionMode, Phase, StepName
 from outrider.workloads import job_uid_of
-from remediation.config import Budget, RemediationConfig
+from remediation.config import Budget, Config
 from remediation.decisions import AddTaint, Decision, Evict, RequestCheckpoint
 from remediation.episodes import nonsense
 from remediation.rungs import step_of
@@ -25,7 +25,7 @@ class Harmless(RuleBasedStateMachine):
 
     @initialize(mode=st.sampled_from([ActionMode.ENFORCE] * 4 + list(ActionMode)), limit=st.sampled_from([2, 3, 1, 0]))
     def begin(self, mode: ActionMode, limit: int) -> None:
-        self.fleet = Fleet(RemediationConfig(mode=mode, budget=Budget(max_nodes=limit, max_percent=100)))
+        self.fleet = Fleet(Config(mode=mode, budget=Budget(max_nodes=limit, max_percent=100)))
         self.fleet.add_nodes(*NODES).add_job("a", "n0", "n1").add_job("b", "n2", "n3")
         self.fleet.train(1)
         self.fleet.judge("n1")

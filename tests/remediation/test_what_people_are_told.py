@@ -1,13 +1,13 @@
 from fleet import ENFORCE, Fleet, replace
 
 from outrider.api.remediation import ActionMode, Remediation
-from remediation.config import RemediationConfig
+from remediation.config import Config
 from remediation.notices import Notice, StepSpan, Subject, notices, spans
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def story(config: RemediationConfig = ENFORCE) -> tuple[list[Notice], list[StepSpan], Remediation]:
+def story(config: Config = ENFORCE) -> tuple[list[Notice], list[StepSpan], Remediation]:
     """Run one episode to its end and collect everything told on the way."""
     fleet = Fleet(config).add_nodes("n0", "n1", "n2").add_job("train", "n0", "n1")
     for key, pod in fleet.pods.items():
@@ -59,7 +59,7 @@ def test_each_message_names_the_place_and_what_comes_next():
 
 
 def test_dry_run_says_what_enforce_would_do():
-    told, traced, _ = story(RemediationConfig(mode=ActionMode.DRY_RUN))
+    told, traced, _ = story(Config(mode=ActionMode.DRY_RUN))
     would = [notice for notice in told if notice.reason == "WouldAct"]
     assert {notice.subject for notice in would} == set(Subject)
     assert all("nothing was changed: enforce would" in notice.message for notice in would)
@@ -67,7 +67,7 @@ def test_dry_run_says_what_enforce_would_do():
 
 
 def test_observe_tells_the_start_and_nothing_of_acting():
-    told, _, _ = story(RemediationConfig(mode=ActionMode.OBSERVE))
+    told, _, _ = story(Config(mode=ActionMode.OBSERVE))
     assert {notice.reason for notice in told} == {"RemediationStarted"}
 
 
