@@ -53,10 +53,10 @@ class Agent:
         if self._judge() or first:
             self._changed(False)
 
-    def take_ranks(self, ranks: list[RankState], pressing: bool) -> None:
-        """Take in the states of all ranks on the node; pressing ones are published at once, the others too, once."""
+    def take_ranks(self, ranks: list[RankState], urgent: bool) -> None:
+        """Take in the states of all ranks on the node; urgent ones are published at once, the others too, once."""
         self._ranks = ranks
-        self._changed(not pressing)
+        self._changed(not urgent)
 
     def announced(self, announced: Announced) -> None:
         """Remember what users were told."""
@@ -96,7 +96,7 @@ class Agent:
         try:
             await asyncio.to_thread(self._store.save, memory)
         except OSError as error:
-            _LOG.warning("memory not saved: a restart may lose evidence", extra={"why": str(error)})
+            _LOG.warning("memory not saved: a restart may lose evidence", extra={"problem": str(error)})
             await asyncio.sleep(_CURSOR_SECONDS)
             self._unsaved.set()
             return

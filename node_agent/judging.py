@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from node_agent.inventory import GPURecord, match
-from node_agent.probes.report import KernelPosition, Report
+from node_agent.probes.nvml_wire import Snapshot
+from node_agent.probes.report import KernelPosition, Report, address_id
 from node_agent.readings import SOURCE, judge_snapshot
 from outrider.api.gpunode import Verdict
 from outrider.health.catalogue import Catalogue
@@ -53,7 +54,7 @@ def absorb(memory: Memory, name: str, report: Report, now: float, rules: Rules) 
     findings = merge(_by_key(memory.findings), _new(memory, report))
     memory = _positioned(memory, report)
     if report.snapshot is not None:
-        memory, findings = _after_snapshot(memory, findings, report, now, rules)
+        memory, findings = _after_snapshot(memory, findings, report.snapshot, now, rules)
     elif report.blind:
         findings = after_reading(findings, name, [], set(), now, rules.clear_dwell_seconds)
     findings = _after_blindness(findings, name, report.blind, now, rules)
@@ -88,17 +89,16 @@ def _positioned(memory: Memory, report: Report) -> Memory:
 
 
 def _after_snapshot(
-    memory: Memory, findings: Mapping[Key, Evidence], report: Report, now: float, rules: Rules
+    memory: Memory, findings: Mapping[Key, Evidence], snapshot: Snapshot, now: float, rules: Rules
 ) -> tuple[Memory, dict[Key, Evidence]]:
-    assert report.snapshot is not None  # noqa: S101 - the caller has looked
-    matched = match(report.snapshot, memory.inventory, rules.expected_gpus)
-    readings = judge_snapshot(report.snapshot, matched, rules.expected_gpus, now)
+    matched = match(snapshot, memory.inventory, rules.expected_gpus)
+    readings = judge_snapshot(snapshot, matched, rules.expected_gpus, now)
     memory = msgspec.structs.replace(
         memory,
         inventory=sorted(matched.records.values(), key=lambda record: (record.index, record.uuid)),
         addresses=memory.addresses
-        | {f"pci:{record.pci_address}": record.uuid for record in matched.records.values() if record.pci_address},
-        driver_version=report.snapshot.driver_version or memory.driver_version,
+        | {address_id(record.pci_address): record.uuid for record in matched.records.values() if record.pci_address},
+        driver_version=snapshot.driver_version or memory.driver_version,
     )
     present = {*matched.records, *matched.read, *matched.hung, ""}
     kept = {key: known for key, known in findings.items() if known.source != SOURCE or known.owner in present}

@@ -7,6 +7,7 @@ goes first: it is what keeps work off the hardware. One failing write does not h
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
@@ -32,6 +33,7 @@ from outrider.api.meta import ObjectMeta
 from outrider.api.names import UNHEALTHY_TAINT
 from outrider.api.reasons import GPU_RECOVERED, GPU_UNHEALTHY, NODE_TAINTED, NODE_UNTAINTED
 from outrider.health.judge import Judgement
+from outrider.kube.backoff import delay_seconds
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
 from outrider.kube.events import EventRecorder
@@ -39,7 +41,8 @@ from outrider.kube.kinds import GPUNODES, NODES, PODS
 from outrider.telemetry.traces import span
 
 _LOG: Final = logging.getLogger(__name__)
-_RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)  # the last one again and again: an outage's end is seen within it
+_RETRY_BASE_SECONDS: Final = 0.1
+_RETRY_CAP_SECONDS: Final = 2.0  # an outage's end is seen within it
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +99,9 @@ class Publisher:
             await asyncio.sleep(self._rest_seconds(failures))
 
     def _rest_seconds(self, failures: int) -> float:
-        return _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS)) - 1] if failures else self._pause_seconds
+        if not failures:
+            return self._pause_seconds
+        return delay_seconds(failures, base=_RETRY_BASE_SECONDS, cap=_RETRY_CAP_SECONDS, unit=random.random())  # noqa: S311 - spreads load, guards nothing
 
     async def _wait(self) -> None:
         left_seconds = self._status_at + self._heartbeat_seconds - time.monotonic()
@@ -123,9 +128,9 @@ class Publisher:
         try:
             await work(known)
         except (Conflict, Invalid, AlreadyExists) as error:  # changed under us: read again and decide again
-            _LOG.info("object changed meanwhile, again", extra={"node": self._node, "why": str(error)})
+            _LOG.info("object changed meanwhile, again", extra={"node": self._node, "problem": str(error)})
         except KubeError as error:
-            _LOG.warning("not published, will retry", extra={"node": self._node, "why": str(error)})
+            _LOG.warning("not published, will retry", extra={"node": self._node, "problem": str(error)})
         else:
             PUBLISHED.labels("done").inc()
             return True

@@ -7,8 +7,19 @@ import msgspec
 
 from node_agent.judging import Memory
 from outrider.api.core import Node, StatusCondition
-from outrider.api.gpunode import GPU, Finding, GPUNode, GPUNodeStatus, Health, Mode, RankState, Verdict
-from outrider.api.meta import Condition
+from outrider.api.gpunode import (
+    FINDINGS_MAX,
+    GPU,
+    RANKS_MAX,
+    Finding,
+    GPUNode,
+    GPUNodeStatus,
+    Health,
+    Mode,
+    RankState,
+    Verdict,
+)
+from outrider.api.meta import MESSAGE_MAX, Condition
 from outrider.api.names import GPU_CONDITION, UNHEALTHY_TAINT
 from outrider.api.reasons import DEGRADED, HEALTHY, MONITOR_BLIND, UNHEALTHY
 from outrider.api.times import rfc3339
@@ -16,9 +27,6 @@ from outrider.health.judge import Judgement, Opinion
 from outrider.health.taint import EFFECT, taint_for
 
 QUARANTINED: Final = "quarantined"
-_MESSAGE_MAX: Final = 1024
-_FINDINGS_MAX: Final = 128
-_RANKS_MAX: Final = 256
 _REASONS: Final = {
     Health.HEALTHY: ("True", HEALTHY),
     Health.DEGRADED: ("True", DEGRADED),  # running work is fine, so no repair by others may hang on it
@@ -39,10 +47,10 @@ def status_of(
         score=node.score,
         verdict=node.verdict,
         reason=node.reason,
-        message=judgement.message[:_MESSAGE_MAX],
+        message=judgement.message[:MESSAGE_MAX],
         gpus=_gpus(memory, judgement),
         findings=_findings(memory, judgement),
-        ranks=list(ranks)[:_RANKS_MAX],
+        ranks=list(ranks)[:RANKS_MAX],
         boot_id=memory.boot_id,
         driver_version=memory.driver_version,
         observed_at=rfc3339(now),
@@ -85,7 +93,7 @@ def _findings(memory: Memory, judgement: Judgement) -> list[Finding]:
             evidence=evidence.line,
             verdict=judgement.verdicts[evidence.key],
         )
-        for evidence in gravest[:_FINDINGS_MAX]
+        for evidence in gravest[:FINDINGS_MAX]
     ]
 
 
@@ -97,7 +105,7 @@ def _condition(judgement: Judgement, existing: GPUNode, now: float) -> Condition
         type=GPU_CONDITION,
         status=status,
         reason=reason,
-        message=judgement.message[:_MESSAGE_MAX],
+        message=judgement.message[:MESSAGE_MAX],
         last_transition_time=since,
         observed_generation=existing.metadata.generation,
     )
@@ -172,7 +180,7 @@ def condition_patch(node: Node, judgement: Judgement, now: float) -> JSON | None
     The API server merges conditions by type, so those of others stay as they are.
     """
     status, reason = _REASONS[judgement.node.health]
-    message = judgement.message[:_MESSAGE_MAX]
+    message = judgement.message[:MESSAGE_MAX]
     before = next((one for one in node.status.conditions if one.type == GPU_CONDITION), None)
     if before == StatusCondition(type=GPU_CONDITION, status=status, reason=reason, message=message):
         return None

@@ -33,12 +33,6 @@ def trace_of(pod: Pod) -> str:
     return pod.metadata.annotations.get(TRACEPARENT_ANNOTATION, "") or (job_traceparent(uid) if uid else "")
 
 
-def requested(pod: Pod) -> CheckpointRequest | None:
-    """Return the checkpoint that the pod's annotation asks for. Raises msgspec.DecodeError where it is not one."""
-    text = pod.metadata.annotations.get(CHECKPOINT_REQUEST_ANNOTATION)
-    return msgspec.json.decode(text, type=CheckpointRequest) if text else None
-
-
 def states_of(pod: Pod, files: RankFiles, before: Mapping[int, RankState], now: float) -> dict[int, RankState]:
     """Return what the pod's ranks say, by rank. A state that says nothing new keeps the time it was first read."""
     return {rank: _state(pod, rank, files, before.get(rank), now) for rank in {*files.beacons, *files.answers}}
@@ -59,11 +53,12 @@ def _state(pod: Pod, rank: int, files: RankFiles, before: RankState | None, now:
         acknowledged_state=answer.state if answer else "",
         observed_at=rfc3339(now),
     )
-    unchanged = before is not None and msgspec.structs.replace(state, observed_at=before.observed_at) == before
-    return before if unchanged and before is not None else state
+    if before is not None and msgspec.structs.replace(state, observed_at=before.observed_at) == before:
+        return before
+    return state
 
 
-def urgent(before: Iterable[RankState], after: Iterable[RankState]) -> bool:
+def is_urgent(before: Iterable[RankState], after: Iterable[RankState]) -> bool:
     """True where a rank came or went or answered a request: remediation waits for that."""
     return _identity(before) != _identity(after)
 
@@ -105,11 +100,11 @@ class RankWatcher:
         }
         self._delivered = {uid: request for uid, request in self._delivered.items() if uid in self._states}
         states = [state for _, of_pod in sorted(self._states.items()) for _, state in sorted(of_pod.items())]
-        pressing = urgent(self._published, states)
+        urgent = is_urgent(self._published, states)
         due = monotonic - self._published_at >= self._publish_seconds and states != self._published
-        if pressing or due:
+        if urgent or due:
             self._published, self._published_at = states, monotonic
-            self._publish(states, pressing)
+            self._publish(states, urgent)
 
     def _of(self, pod: Pod) -> Path:
         return self._folder / pod.metadata.uid / "volumes" / "kubernetes.io~empty-dir" / INPOD_VOLUME
@@ -121,15 +116,15 @@ class RankWatcher:
             return
         details = {"pod": pod.key, "file": CHECKPOINT_REQUEST_FILE}
         try:
-            request = requested(pod)
-            if request is None or request.deadline_unix <= now:
+            request = msgspec.json.decode(text, type=CheckpointRequest)
+            if request.deadline_unix <= now:
                 _LOG.info("checkpoint request is past its deadline, not delivered", extra=details)
             elif write_request(self._of(pod), request):
                 with span("agent.checkpoint_request", trace_of(pod), pod=pod.key, request=request.id):
                     _LOG.info("checkpoint request delivered", extra={**details, "request": request.id})
         except msgspec.DecodeError as error:
-            _LOG.warning("checkpoint request can't be understood", extra={**details, "why": str(error)})
+            _LOG.warning("checkpoint request can't be understood", extra={**details, "problem": str(error)})
         except OSError as error:
-            _LOG.debug("checkpoint request not delivered yet", extra={**details, "why": str(error)})
+            _LOG.debug("checkpoint request not delivered yet", extra={**details, "problem": str(error)})
             return
         self._delivered[pod.metadata.uid] = text

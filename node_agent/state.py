@@ -31,7 +31,9 @@ class Store:
         except FileNotFoundError:
             return Memory()
         except (OSError, msgspec.DecodeError) as error:
-            _LOG.warning("saved memory is unusable, starting anew", extra={"path": str(self._path), "why": str(error)})
+            _LOG.warning(
+                "saved memory is unusable, starting anew", extra={"path": str(self._path), "problem": str(error)}
+            )
             self._move_aside()
             return Memory()
 
@@ -39,7 +41,7 @@ class Store:
         try:
             self._path.rename(self._path.with_suffix(".unusable"))
         except OSError as error:
-            _LOG.warning("could not move it aside", extra={"path": str(self._path), "why": str(error)})
+            _LOG.warning("could not move it aside", extra={"path": str(self._path), "problem": str(error)})
 
     def save(self, memory: Memory) -> None:
         """Write the memory. Raises OSError."""

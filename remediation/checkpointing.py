@@ -101,7 +101,7 @@ def _assess(context: Context) -> Outcome | None:
 
 
 def _answer(job: AffectedJob, context: Context) -> Answer:
-    where = f"{job.namespace}/{job.name}"
+    where = job.key
     pods = _running(job, context.world)
     reports = [(pod, context.world.ranks(pod)) for pod in pods]
     ranks = [rank for _, of_pod in reports for rank in of_pod]
@@ -118,14 +118,14 @@ def _answer(job: AffectedJob, context: Context) -> Answer:
 
 def _unreported(job: AffectedJob, context: Context) -> Answer:
     waited = context.seconds_in(StepName.CHECKPOINT) >= context.config.no_report_wait_seconds
-    text = f"{job.namespace}/{job.name}: no rank reports to Outrider, so none can be asked; it resumes from its own"
+    text = f"{job.key}: no rank reports to Outrider, so none can be asked; it resumes from its own"
     return Answer(waited, False, f"{text} last checkpoint", job)
 
 
 def _answered(job: AffectedJob, silent: list[Pod], ranks: list[RankState]) -> Answer:
     acknowledged = [rank for rank in ranks if rank.acknowledged == job.checkpoint_request]
     saved = any(rank.acknowledged_state == _SAVED for rank in acknowledged)
-    where = f"{job.namespace}/{job.name}"
+    where = job.key
     if len(acknowledged) < len(ranks) or silent:
         missing = f", {len(silent)} pods report no rank" if silent else ""
         return Answer(False, False, f"{where}: {len(acknowledged)} of {len(ranks)} ranks answered{missing}", job)
@@ -195,4 +195,11 @@ def _waiting(context: Context) -> str:
     return f"waiting for a checkpoint until {until[:19]}Z: {'; '.join(texts)}"
 
 
-CHECKPOINT: Final = Rung(StepName.CHECKPOINT, _prepare, _assess, _actions, _waiting, poll_seconds=1.0)
+CHECKPOINT: Final = Rung(
+    name=StepName.CHECKPOINT,
+    prepare=_prepare,
+    assess=_assess,
+    actions=_actions,
+    waiting=_waiting,
+    poll_seconds=1.0,
+)

@@ -103,7 +103,7 @@ class Controller:
         """
         if why := self._unfit():
             HELD.labels(why).inc()
-            _LOG.warning("nothing done", extra={"node": node, "why": why})
+            _LOG.warning("nothing done", extra={"node": node, "problem": why})
             return _HELD_SECONDS
         world = self._cache.world(await self._live(node))
         OPEN_EPISODES.set(len(world.open_episodes()))

@@ -119,7 +119,7 @@ def started(episode: Remediation, world: World, mode: ActionMode, now: float) ->
 
 def names(jobs: Iterable[AffectedJob]) -> str:
     """Return the jobs as users write them, in one line."""
-    return ", ".join(f"{job.namespace}/{job.name}" for job in jobs)
+    return ", ".join(job.key for job in jobs)
 
 
 def accepted(episode: Remediation) -> bool:
@@ -158,7 +158,7 @@ def _is_time(text: str | None) -> bool:
 
 def _wrong(job: AffectedJob) -> str:
     if len({len(job.pods), len(job.pod_uids), len(job.ranks)}) != 1:
-        return f"status.jobs: pods, podUids and ranks of {job.namespace}/{job.name} differ in length"
+        return f"status.jobs: pods, podUids and ranks of {job.key} differ in length"
     return "" if job.uid and job.namespace else "status.jobs: a job lacks its uid or namespace"
 
 

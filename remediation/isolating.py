@@ -2,14 +2,10 @@
 
 from typing import Final
 
-from outrider.api.remediation import RemediationStatus, StepName, StepState
+from outrider.api.remediation import StepName, StepState
 from outrider.health.taint import taint_for
 from remediation.decisions import Action, AddTaint
 from remediation.rungs import Context, Outcome, Rung
-
-
-def _prepare(context: Context) -> RemediationStatus:
-    return context.status
 
 
 def _assess(context: Context) -> Outcome | None:
@@ -37,4 +33,4 @@ def _agents_turn(context: Context) -> float:
     return context.config.taint_wait_seconds - context.seconds_in(StepName.ISOLATE)
 
 
-ISOLATE: Final = Rung(StepName.ISOLATE, _prepare, _assess, _actions, _waiting, poll_seconds=1.0)
+ISOLATE: Final = Rung(name=StepName.ISOLATE, assess=_assess, actions=_actions, waiting=_waiting, poll_seconds=1.0)

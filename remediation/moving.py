@@ -10,7 +10,7 @@ import msgspec
 from outrider.api.core import Pod
 from outrider.api.gangplacement import PlacementState
 from outrider.api.gpunode import RankState
-from outrider.api.remediation import AffectedJob, RemediationStatus, StepName, StepState
+from outrider.api.remediation import AffectedJob, StepName, StepState
 from outrider.api.times import parse_rfc3339
 from remediation.decisions import Action, Evict
 from remediation.episodes import UNKNOWN_RANK, known_rank
@@ -18,10 +18,6 @@ from remediation.rungs import Context, Outcome, Rung, step_of
 from remediation.world import World, alive
 
 _JOB_OVER_SECONDS: Final = 30.0
-
-
-def _as_recorded(context: Context) -> RemediationStatus:
-    return context.status
 
 
 def _assess_move(context: Context) -> Outcome | None:
@@ -33,7 +29,7 @@ def _assess_move(context: Context) -> Outcome | None:
 
 
 def _moved(job: AffectedJob, context: Context) -> str:
-    where = f"{job.namespace}/{job.name}"
+    where = job.key
     if _over(job, context):
         return f"{where} has no pods any more"
     news = ((rank, successor(job, rank, context)) for rank in job.ranks)
@@ -43,7 +39,7 @@ def _moved(job: AffectedJob, context: Context) -> str:
 def _missing(context: Context) -> list[str]:
     """Return the ranks that no new pod has taken over, in words."""
     return [
-        f"rank {rank} of {job.namespace}/{job.name}"
+        f"rank {rank} of {job.key}"
         for job in context.status.jobs
         if not _over(job, context)
         for rank in job.ranks
@@ -123,10 +119,10 @@ def _resumed(job: AffectedJob, context: Context) -> tuple[AffectedJob, str]:
     news = [successor(job, rank, context) for rank in job.ranks]
     pods = [pod for pod in news if pod is not None and pod.status.phase == "Running" and pod.spec.node_name]
     if _over(job, context):
-        return job, f"{job.namespace}/{job.name} has no pods any more"
+        return job, f"{job.key} has no pods any more"
     if len(pods) < len(job.ranks):
         return job, ""
-    where = f"{job.namespace}/{job.name} on {', '.join(sorted({pod.spec.node_name for pod in pods}))}"
+    where = f"{job.key} on {', '.join(sorted({pod.spec.node_name for pod in pods}))}"
     steps = [_first_step(context.world.ranks(pod), job.checkpoint_step) for pod in pods]
     if all(step is not None for step in steps):
         step = min(step for step in steps if step is not None)
@@ -156,7 +152,7 @@ def _waiting_resume(context: Context) -> str:
 
 
 def _why_not(job: AffectedJob, context: Context) -> str:
-    name = f"{job.namespace}/{job.name}"
+    name = job.key
     pods = [pod for rank in job.ranks if (pod := successor(job, rank, context))]
     pending = [pod.metadata.name for pod in pods if pod.status.phase != "Running"]
     if pending:
@@ -171,11 +167,5 @@ def _plan(job: AffectedJob, world: World) -> str:
     return f" ({plan.status.message})" if plan.status.message else ""
 
 
-MOVE: Final = Rung(StepName.MOVE, _as_recorded, _assess_move, _evict, _waiting_move, poll_seconds=2.0)
-
-
-def _nothing(_: Context) -> tuple[Action, ...]:
-    return ()
-
-
-RESUME: Final = Rung(StepName.RESUME, _as_recorded, _assess_resume, _nothing, _waiting_resume, poll_seconds=5.0)
+MOVE: Final = Rung(name=StepName.MOVE, assess=_assess_move, actions=_evict, waiting=_waiting_move, poll_seconds=2.0)
+RESUME: Final = Rung(name=StepName.RESUME, assess=_assess_resume, waiting=_waiting_resume, poll_seconds=5.0)

@@ -135,7 +135,7 @@ def _span(name: str, step: Step, after: Remediation, index: int) -> StepSpan:
         "outrider.node": after.spec.node,
         "outrider.cause": after.spec.cause,
         "outrider.remediation": after.metadata.name,
-        "outrider.job": f"{job.namespace}/{job.name}",
+        "outrider.job": job.key,
         "outrider.state": str(step.state),
         "outrider.proof": step.proof,
         "outrider.checkpoint_step": job.checkpoint_step,

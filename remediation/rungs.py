@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from outrider.api.meta import MESSAGE_MAX
 from outrider.api.remediation import (
+    PROOF_MAX,
     AffectedJob,
     Remediation,
     RemediationStatus,
@@ -53,7 +55,15 @@ class Outcome:
     jobs: tuple[AffectedJob, ...] | None = None
 
 
-@dataclass(frozen=True)
+def _as_recorded(context: Context) -> RemediationStatus:
+    return context.status
+
+
+def _nothing(_: Context) -> tuple[Action, ...]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rung:
     """One rung: ``prepare`` when it begins, ``assess`` for proof or time-out, ``actions`` while it lasts.
 
@@ -62,11 +72,11 @@ class Rung:
     """
 
     name: StepName
-    prepare: Callable[[Context], RemediationStatus]
+    prepare: Callable[[Context], RemediationStatus] = _as_recorded
     assess: Callable[[Context], Outcome | None]
-    actions: Callable[[Context], tuple[Action, ...]]
+    actions: Callable[[Context], tuple[Action, ...]] = _nothing
     waiting: Callable[[Context], str]
-    poll_seconds: float = 2.0
+    poll_seconds: float
 
 
 def step_of(status: RemediationStatus, name: StepName) -> Step | None:
@@ -76,7 +86,7 @@ def step_of(status: RemediationStatus, name: StepName) -> Step | None:
 
 def with_message(status: RemediationStatus, message: str) -> RemediationStatus:
     """Return the status with a message cut to the length that the custom resource allows."""
-    return msgspec.structs.replace(status, message=message[:1024])
+    return msgspec.structs.replace(status, message=message[:MESSAGE_MAX])
 
 
 def begin(status: RemediationStatus, name: StepName, now: float) -> RemediationStatus:
@@ -87,7 +97,7 @@ def begin(status: RemediationStatus, name: StepName, now: float) -> RemediationS
 
 def finish(status: RemediationStatus, name: StepName, outcome: Outcome, now: float) -> RemediationStatus:
     """Return the status with the rung's end, its proof and what it learned."""
-    proof = outcome.proof[:512]
+    proof = outcome.proof[:PROOF_MAX]
     ended = [
         msgspec.structs.replace(step, state=outcome.state, finished_at=rfc3339(now), proof=proof)
         if step.name is name
@@ -95,4 +105,4 @@ def finish(status: RemediationStatus, name: StepName, outcome: Outcome, now: flo
         for step in status.steps
     ]
     jobs = status.jobs if outcome.jobs is None else list(outcome.jobs)
-    return msgspec.structs.replace(status, steps=ended, jobs=jobs, message=outcome.proof[:1024])
+    return with_message(msgspec.structs.replace(status, steps=ended, jobs=jobs), outcome.proof)

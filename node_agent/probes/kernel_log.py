@@ -17,7 +17,7 @@ from node_agent.metrics import KERNEL_RECORDS
 from node_agent.probes.driver_lines import DriverLines, Happening, Naming
 from node_agent.probes.kernel_records import Record, parse
 from node_agent.probes.registry import probe
-from node_agent.probes.report import KernelPosition, Report, Sighting
+from node_agent.probes.report import KernelPosition, Report, Sighting, address_id
 from outrider.api.gpunode import SubjectKind
 from outrider.health.findings import Evidence, seen
 
@@ -174,11 +174,6 @@ class KernelLogProbe:
     async def close(self) -> None:
         """Close the log."""
         self._shut()
-
-
-def address_id(address: str) -> str:
-    """Return the subject id of a GPU that is known only by its PCI address."""
-    return f"pci:{address}"
 
 
 def _kernel_records(source: _Source) -> Iterator[Record]:

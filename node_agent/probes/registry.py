@@ -69,7 +69,7 @@ async def run(name: str, source: Probe, sink: Callable[[str, Report], None]) -> 
             report = await _read(name, source)
             if report.blind != blind:  # once, not at every reading
                 blind = report.blind
-                _LOG.warning("probe is blind" if blind else "probe sees again", extra={"probe": name, "why": blind})
+                _LOG.warning("probe is blind" if blind else "probe sees again", extra={"probe": name, "problem": blind})
             if report.speaks or clock() - told >= _QUIET_SECONDS:
                 sink(name, report)
                 told = clock()
@@ -84,7 +84,7 @@ async def _read(name: str, source: Probe) -> Report:
         async with asyncio.timeout(source.timeout_seconds):
             report = await source.read()
     except NoData as nothing:
-        _LOG.debug("probe has no data", extra={"probe": name, "why": str(nothing)})
+        _LOG.debug("probe has no data", extra={"probe": name, "problem": str(nothing)})
         report = Report()
     except TimeoutError:
         report = Report(blind=f"no answer within {source.timeout_seconds:g} s")

@@ -28,7 +28,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     sightings: tuple[Sighting, ...] = ()
     """Things that happened once each, GPUs named by PCI address (``pci:00000000:19:00``) where that is all we know."""
     addresses: dict[str, str] = {}
-    """PCI address to UUID, where the kernel log itself told."""
+    """Subject id of a PCI address to UUID, where the kernel log itself told."""
     position: KernelPosition | None = None
     snapshot: Snapshot | None = None
     """All GPUs as NVML shows them now."""
@@ -39,3 +39,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """True where the report holds more than the fact that the probe works."""
         restarted = self.position is not None and self.position.restarted
         return bool(self.sightings or self.addresses or self.snapshot or self.blind or restarted)
+
+
+def address_id(address: str) -> str:
+    """Return the subject id of a GPU that is known only by its PCI address."""
+    return f"pci:{address}"

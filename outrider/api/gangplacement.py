@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from outrider.api.meta import Condition, ObjectMeta, Resource, Root, Timestamp
+from outrider.api.meta import MESSAGE_MAX, Condition, ObjectMeta, Resource, Root, Timestamp
 from outrider.api.names import API_VERSION
 
 
@@ -48,7 +48,7 @@ class GangPlacementStatus(Resource, frozen=True, kw_only=True):
 
     state: PlacementState = PlacementState.WAITING
     revision: Annotated[int, msgspec.Meta(ge=0)] = 0
-    message: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    message: Annotated[str, msgspec.Meta(max_length=MESSAGE_MAX)] = ""
     domain: Annotated[str, msgspec.Meta(description="smallest topology domain that holds the gang")] = ""
     ranks: Annotated[list[RankAssignment], msgspec.Meta(max_length=16384)] = []
     spares: list[str] = []

@@ -1,12 +1,16 @@
 """GPUNode: the health of one node's GPUs. The agent of the node writes status; people write spec."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
-from outrider.api.meta import Condition, ObjectMeta, Resource, Root, Timestamp
+from outrider.api.meta import MESSAGE_MAX, Condition, ObjectMeta, Resource, Root, Timestamp
 from outrider.api.names import API_VERSION
+
+FINDINGS_MAX: Final = 128  # kept for a node
+RANKS_MAX: Final = 256  # training ranks shown for a node; far more than it has GPUs
+LINE_MAX: Final = 512  # characters of an evidence line
 
 Score = Annotated[int, msgspec.Meta(ge=0, le=100, description="0 (do not use) to 100 (nothing known against it)")]
 
@@ -70,7 +74,7 @@ class Finding(Resource, frozen=True, kw_only=True):
     first_seen: Timestamp
     last_seen: Timestamp
     count: Annotated[int, msgspec.Meta(ge=1)] = 1
-    evidence: Annotated[str, msgspec.Meta(max_length=512, description="the line or reading that shows it")] = ""
+    evidence: Annotated[str, msgspec.Meta(max_length=LINE_MAX, description="the line or reading that shows it")] = ""
     verdict: Verdict = Verdict.NONE
 
 
@@ -115,10 +119,10 @@ class GPUNodeStatus(Resource, frozen=True, kw_only=True):
     score: Score = 0
     verdict: Verdict = Verdict.NONE
     reason: Annotated[str, msgspec.Meta(description="code of the finding that decided, empty when healthy")] = ""
-    message: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    message: Annotated[str, msgspec.Meta(max_length=MESSAGE_MAX)] = ""
     gpus: list[GPU] = []
-    findings: Annotated[list[Finding], msgspec.Meta(max_length=128)] = []
-    ranks: Annotated[list[RankState], msgspec.Meta(max_length=256)] = []
+    findings: Annotated[list[Finding], msgspec.Meta(max_length=FINDINGS_MAX)] = []
+    ranks: Annotated[list[RankState], msgspec.Meta(max_length=RANKS_MAX)] = []
     boot_id: str = ""
     driver_version: str = ""
     observed_at: Timestamp | None = None

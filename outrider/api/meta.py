@@ -1,8 +1,10 @@
 """Kubernetes metadata, in the fields that Outrider reads or writes."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
+
+MESSAGE_MAX: Final = 1024  # characters of a status message that a custom resource holds
 
 Timestamp = Annotated[str, msgspec.Meta(description="RFC 3339 time in UTC", extra={"format": "date-time"})]
 

@@ -1,12 +1,14 @@
 """Remediation: one episode on one node. Written by the controller; people approve or cancel by spec."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
-from outrider.api.meta import Condition, ObjectMeta, Resource, Root, Timestamp
+from outrider.api.meta import MESSAGE_MAX, Condition, ObjectMeta, Resource, Root, Timestamp
 from outrider.api.names import API_VERSION
+
+PROOF_MAX: Final = 512  # characters of a step's proof
 
 
 class ActionMode(StrEnum):
@@ -51,7 +53,7 @@ class Step(Resource, frozen=True, kw_only=True):
     state: StepState
     started_at: Timestamp
     finished_at: Timestamp | None = None
-    proof: Annotated[str, msgspec.Meta(max_length=512, description="what shows that the rung did its work")] = ""
+    proof: Annotated[str, msgspec.Meta(max_length=PROOF_MAX, description="what shows that the rung did its work")] = ""
 
 
 class AffectedJob(Resource, frozen=True, kw_only=True):
@@ -73,6 +75,11 @@ class AffectedJob(Resource, frozen=True, kw_only=True):
     resumed_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
     traceparent: str = ""
 
+    @property
+    def key(self) -> str:
+        """namespace/name, as users write it."""
+        return f"{self.namespace}/{self.name}"
+
 
 class RemediationSpec(Resource, frozen=True, kw_only=True):
     """Cause of the episode, and a person's word on it."""
@@ -91,7 +98,7 @@ class RemediationStatus(Resource, frozen=True, kw_only=True):
     mode: ActionMode = ActionMode.OBSERVE
     steps: list[Step] = []
     jobs: list[AffectedJob] = []
-    message: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    message: Annotated[str, msgspec.Meta(max_length=MESSAGE_MAX)] = ""
     checkpoint_request: Annotated[str, msgspec.Meta(description="id of the request sent to all ranks")] = ""
     checkpoint_deadline: Timestamp | None = None
     conditions: list[Condition] = []

@@ -1,15 +1,11 @@
 """Evidence: what was seen, how often, since when. Merging is symmetric, so the order of arrival never matters."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 import msgspec
 
-from outrider.api.gpunode import SubjectKind
+from outrider.api.gpunode import FINDINGS_MAX, LINE_MAX, SubjectKind
 from outrider.health.catalogue import Catalogue
-
-LINE_MAX: Final = 512  # characters of an evidence line that are kept, the limit of the custom resource
-FINDINGS_MAX: Final = 128  # findings kept for a node, the limit of the custom resource
 
 Key = tuple[str, SubjectKind, str]
 

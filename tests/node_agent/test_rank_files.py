@@ -136,16 +136,16 @@ def test_a_new_rank_and_an_answer_are_published_at_once_and_steps_every_ten_seco
     watch = Watch(tmp_path)
     assert watch.look(0) == []
     put_beacon(watch.folder, step=10)
-    ((states, pressing),) = watch.look(1)
-    assert (states[0].step, states[0].pod_name, pressing) == (10, "p", True)
+    ((states, urgent),) = watch.look(1)
+    assert (states[0].step, states[0].pod_name, urgent) == (10, "p", True)
     put_beacon(watch.folder, step=11)
     assert watch.look(2) == []
-    ((states, pressing),) = watch.look(11)
-    assert (states[0].step, pressing) == (11, False)
+    ((states, urgent),) = watch.look(11)
+    assert (states[0].step, urgent) == (11, False)
     put_answer(watch.folder)
-    ((states, pressing),) = watch.look(12)
+    ((states, urgent),) = watch.look(12)
     assert (states[0].acknowledged, states[0].acknowledged_state, states[0].checkpoint_step) == ("r1", "saved", 12)
-    assert pressing
+    assert urgent
 
 
 def test_a_rank_that_stands_still_keeps_the_time_it_was_first_seen_so(tmp_path):
