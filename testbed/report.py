@@ -3,11 +3,11 @@
 import subprocess
 from pathlib import Path
 
+from outrider.api.names import RELEASE_NAMESPACE
 from testbed import processes
 from testbed.build import program
 from testbed.state import State
 
-_OWN_NAMESPACE = "outrider-system"
 _KINDS = "pods,jobs,gangplacements,remediations,gpunodes,nodes"
 
 
@@ -21,7 +21,7 @@ def sections(state: State, namespace: str | None) -> list[tuple[str, str]]:
     wanted = [f"--namespace={namespace}" if namespace else "--all-namespaces"]
     found.append(("objects", _kubectl(state, "get", *_known(state), *wanted, "-o", "wide")))
     found.append(("events", _kubectl(state, "get", "events", *wanted, "--sort-by=.lastTimestamp")))
-    own = _kubectl(state, "get", "pods", "-n", _OWN_NAMESPACE, "-o", "name", "--ignore-not-found").split()
+    own = _kubectl(state, "get", "pods", "-n", RELEASE_NAMESPACE, "-o", "name", "--ignore-not-found").split()
     found += [(f"log of {pod}", _logs(state, pod)) for pod in own if pod.startswith("pod/")]
     return found
 
@@ -34,7 +34,7 @@ def _known(state: State) -> list[str]:
 
 
 def _logs(state: State, pod: str) -> str:
-    return _kubectl(state, "logs", "-n", _OWN_NAMESPACE, pod, "--all-containers", "--prefix", "--tail=40")
+    return _kubectl(state, "logs", "-n", RELEASE_NAMESPACE, pod, "--all-containers", "--prefix", "--tail=40")
 
 
 def _kubectl(state: State, *arguments: str) -> str:

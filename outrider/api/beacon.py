@@ -1,9 +1,9 @@
 """The step beacon: 64 bytes that each training rank keeps current in ``/outrider/rank.RANK``, read by the node agent.
 
-Written by ``inpod/runtime/beacon.py``, which repeats ``FORMAT`` because it runs without Outrider's packages in the user's
-image; a test compares the two. All numbers are little-endian. Eight-byte fields sit on eight-byte boundaries and the
-writer stores the whole record with one slice assignment into a shared mapping, so a reader sees every field whole,
-though two fields of one reading may stem from neighbouring steps.
+Written by ``inpod/runtime/beacon.py``, which repeats ``FORMAT`` because it runs without Outrider's packages in the
+user's image; a test compares the two. All numbers are little-endian. Eight-byte fields sit on eight-byte boundaries
+and the writer stores the whole record with one slice assignment into a shared mapping, so a reader sees every field
+whole, though two fields of one reading may stem from neighbouring steps.
 
 | offset | field | type | meaning |
 | --- | --- | --- | --- |

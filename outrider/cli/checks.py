@@ -15,10 +15,9 @@ from outrider.api.core import Node, Pod
 from outrider.api.gpunode import GPUNode
 from outrider.api.times import parse_rfc3339
 from outrider.cli.evidence import Evidence
-from outrider.cli.picture import gated
 from outrider.cli.resources import COMPONENT_LABEL
 from outrider.cli.status import age_seconds
-from outrider.workloads import GPU
+from outrider.workloads import GPU, gated
 
 _GPU_LABEL: Final = "nvidia.com/gpu.present"  # set by NVIDIA's GPU feature discovery
 _SIMULATED: Final = "kwok.x-k8s.io/node"  # annotation of KWOK's nodes: no kubelet, so no agent

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from outrider.api.core import Node, Pod
 from outrider.api.gangplacement import GangPlacement
 from outrider.api.gpunode import GPUNode, RankState
-from outrider.api.names import GANG_GATE, JOB_UID_LABEL
+from outrider.api.names import JOB_UID_LABEL
 from outrider.api.remediation import Remediation
 from outrider.kube.client import Client, Selector
 from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES, NODES, PODS, REMEDIATIONS
@@ -33,11 +33,6 @@ class Picture:
     def job_pods(self, job_uid: str, namespace: str) -> list[Pod]:
         """Return the pods of a job, ended ones too."""
         return [pod for pod in self.pods if job_uid_of(pod) == job_uid and pod.metadata.namespace == namespace]
-
-
-def gated(pod: Pod) -> bool:
-    """True while the pod waits for its gang's plan."""
-    return any(gate.name == GANG_GATE for gate in pod.spec.scheduling_gates)
 
 
 async def fetch_picture(client: Client, now: float) -> Picture:

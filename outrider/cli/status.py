@@ -7,9 +7,9 @@ from outrider.api.gangplacement import GangPlacement
 from outrider.api.gpunode import GPUNode, Health
 from outrider.api.remediation import Phase, Remediation, Step, StepState
 from outrider.api.times import parse_rfc3339
-from outrider.cli.picture import Picture, gated
+from outrider.cli.picture import Picture
 from outrider.health.taint import taint_of
-from outrider.workloads import job_uid_of, rank_of
+from outrider.workloads import gated, job_uid_of, rank_of
 
 _MARKS = {StepState.RUNNING: "…", StepState.DONE: "✓", StepState.EXPIRED: "✗", StepState.SKIPPED: "-"}
 

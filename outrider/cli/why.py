@@ -9,10 +9,10 @@ from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import Health
 from outrider.api.remediation import Phase, Remediation
-from outrider.cli.picture import Picture, gated
+from outrider.cli.picture import Picture
 from outrider.cli.resources import Namespace
 from outrider.cli.status import phase_of, steps_line, taint_value
-from outrider.workloads import gpus_of, job_uid_of, rank_of
+from outrider.workloads import gated, gpus_of, job_uid_of, rank_of
 
 
 class Fact(msgspec.Struct, frozen=True):

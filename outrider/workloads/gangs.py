@@ -6,7 +6,7 @@ import msgspec
 
 from outrider.api.core import Job, Pod, PyTorchJob
 from outrider.api.meta import OwnerReference
-from outrider.api.names import JOB_UID_LABEL
+from outrider.api.names import GANG_GATE, JOB_UID_LABEL
 
 # Labels and annotations of the job controllers (batch/v1 Job; training-operator).
 _COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -35,6 +35,11 @@ def gang_of(pod: Pod) -> OwnerReference | None:
 def job_uid_of(pod: Pod) -> str:
     """Return the UID of the job that admission found to own the pod's gang, empty for none."""
     return pod.metadata.labels.get(JOB_UID_LABEL, "")
+
+
+def gated(pod: Pod) -> bool:
+    """True while the pod waits for its gang's plan."""
+    return any(gate.name == GANG_GATE for gate in pod.spec.scheduling_gates)
 
 
 def rank_of(pod: Pod, owner: Job | PyTorchJob | None = None) -> int | None:
