@@ -1,7 +1,6 @@
 """Wires the node agent together."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,7 +25,6 @@ from outrider.kube.informer import Informer
 from outrider.kube.kinds import GPUNODES, NODES, PODS
 from outrider.kube.transport import connect
 
-_LOG: Final = logging.getLogger(__name__)
 _JUDGE_SECONDS: Final = 0.5  # how late a verdict that only waited for time may come
 
 
@@ -54,16 +52,7 @@ async def _run(config: Config, client: Client, node: str) -> None:
     def pods() -> Iterable[Pod]:
         return list(own_pods.items.values())
 
-    publisher = Publisher(
-        client,
-        node,
-        known=agent.known,
-        pods=pods,
-        events=EventRecorder(client, AGENT_MANAGER),
-        announced=agent.announced,
-        pause_seconds=config.publish_pause_seconds,
-        heartbeat_seconds=config.heartbeat_seconds,
-    )
+    publisher = _publisher(config, client, node, agent, pods)
     own_node.subscribe(lambda _old, _new: publisher.touch())
     own_gpunode.subscribe(lambda _old, _new: publisher.touch())
     async with asyncio.TaskGroup() as tasks:
@@ -76,6 +65,19 @@ async def _run(config: Config, client: Client, node: str) -> None:
         tasks.create_task(publisher.run())
         tasks.create_task(RankWatcher(config, pods, agent.take_ranks).run())
         tasks.create_task(service.serve_probes(config.probe_port, _readiness(agent, publisher)))
+
+
+def _publisher(config: Config, client: Client, node: str, agent: Agent, pods: Callable[[], Iterable[Pod]]) -> Publisher:
+    return Publisher(
+        client,
+        node,
+        known=agent.known,
+        pods=pods,
+        events=EventRecorder(client, AGENT_MANAGER),
+        announced=agent.announced,
+        pause_seconds=config.publish_pause_seconds,
+        heartbeat_seconds=config.heartbeat_seconds,
+    )
 
 
 def _readiness(agent: Agent, publisher: Publisher) -> Callable[[], str | None]:

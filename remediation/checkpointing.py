@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from outrider.api.checkpoint import CheckpointRequest
+from outrider.api.checkpoint import AnswerState, CheckpointRequest
 from outrider.api.core import Pod
 from outrider.api.gpunode import RankState
 from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION
@@ -21,8 +21,6 @@ from remediation.decisions import Action, RequestCheckpoint
 from remediation.episodes import affected_jobs, merged
 from remediation.rungs import Context, Outcome, Rung, step_of
 from remediation.world import World, alive
-
-_SAVED: Final = "saved"
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ def _unreported(job: AffectedJob, context: Context) -> Answer:
 
 def _answered(job: AffectedJob, silent: list[Pod], ranks: list[RankState]) -> Answer:
     acknowledged = [rank for rank in ranks if rank.acknowledged == job.checkpoint_request]
-    saved = any(rank.acknowledged_state == _SAVED for rank in acknowledged)
+    saved = any(rank.acknowledged_state == AnswerState.SAVED for rank in acknowledged)
     where = job.key
     if len(acknowledged) < len(ranks) or silent:
         missing = f", {len(silent)} pods report no rank" if silent else ""

@@ -1,5 +1,6 @@
 """The checkpoint request and its answers: annotation on pods, files in the pod's emptyDir."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
@@ -13,12 +14,20 @@ class CheckpointRequest(msgspec.Struct, frozen=True):
     deadline_unix: Annotated[float, msgspec.Meta(description="seconds since 1970; answers after it are worthless")]
 
 
+class AnswerState(StrEnum):
+    """What a rank did about a request."""
+
+    SAVED = "saved"
+    NO_WRITER = "no-writer"  # this rank saves no checkpoints
+    EXPIRED = "expired"
+
+
 class CheckpointDone(msgspec.Struct, frozen=True):
     """One rank's answer, content of ckpt.done.RANK."""
 
     id: str
     rank: Annotated[int, msgspec.Meta(ge=0)]
     step: Annotated[int, msgspec.Meta(ge=0)]
-    state: Annotated[str, msgspec.Meta(pattern="^(saved|no-writer|expired)$")]
+    state: AnswerState
     checkpoint_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
     path: str = ""
