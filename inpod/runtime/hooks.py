@@ -96,7 +96,7 @@ class Hooks:
                 guard.call(session.after_save, started[0])
             return result
 
-        module.save = recorded  # type: ignore[attr-defined]
+        module.save = recorded  # type: ignore[attr-defined]  # a module of torch, known only as a module
 
     def session(self) -> Session:
         """Return the process's session."""
@@ -118,4 +118,4 @@ def install(directory: str) -> None:
     for name in [name for name in wanted if name in sys.modules]:
         guard.call(wanted.pop(name), sys.modules[name])
     if wanted:
-        sys.meta_path.insert(0, ImportWatcher(guard, wanted))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, ImportWatcher(guard, wanted))  # type: ignore[arg-type]  # the protocol also asks for methods that nobody calls
