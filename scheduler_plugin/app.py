@@ -29,6 +29,7 @@ from scheduler_plugin.world import Change, World
 _LOG: Final = logging.getLogger(__name__)
 _COMPONENT: Final = "scheduler"
 _RELEASE_NAMESPACE: Final = "outrider-system"
+_PUBLISH_SECONDS: Final = 0.005  # changes that come together become one snapshot
 _ABSENT_SECONDS: Final = 60.0  # how often to look whether an optional kind has been installed
 
 
@@ -105,7 +106,7 @@ class Plugin:
             await runner.cleanup()
 
     def _publish_soon(self) -> None:
-        asyncio.get_running_loop().call_soon(self._world.publish)
+        asyncio.get_running_loop().call_later(_PUBLISH_SECONDS, self._world.publish)
 
     def _on_gang(self, job_uid: str) -> None:
         self._planner.on_gang(job_uid)

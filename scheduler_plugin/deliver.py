@@ -29,31 +29,38 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 Patch = list[dict[str, Any]]
 
 
-async def write_placement(client: Client, gang: GangState, size: int, status: GangPlacementStatus) -> GangPlacement:
-    """Write the plan and return it as stored.
+def placement_with(gang: GangState, size: int, status: GangPlacementStatus) -> GangPlacement:
+    """Return the gang's placement with a new status: the known one, or one that is still to be created."""
+    if gang.placement is not None:
+        return msgspec.structs.replace(gang.placement, status=status)
+    owner = msgspec.structs.replace(gang.job, controller=True, block_owner_deletion=False)
+    return GangPlacement(
+        metadata=ObjectMeta(name=placement_name(gang.job), namespace=gang.namespace, owner_references=[owner]),
+        spec=GangPlacementSpec(job_kind=gang.job.kind, job_name=gang.job.name, job_uid=gang.job.uid, size=size),
+        status=status,
+    )
+
+
+async def write_placement(client: Client, wanted: GangPlacement) -> GangPlacement:
+    """Write a placement and return it as stored.
 
     Raises Conflict where another planner, or a person, changed it since it was read: nothing is written then.
     """
-    placement = gang.placement or await _created(client, gang, size)
-    stored = msgspec.structs.replace(placement, status=status)
-    return await client.replace(GANGPLACEMENTS, placement.metadata.name, stored, gang.namespace, "status")
+    there = wanted if wanted.metadata.uid else await _created(client, wanted)
+    stored = msgspec.structs.replace(there, status=wanted.status)
+    return await client.replace(GANGPLACEMENTS, there.metadata.name, stored, there.metadata.namespace, "status")
 
 
-async def _created(client: Client, gang: GangState, size: int) -> GangPlacement:
-    name = placement_name(gang.job)
-    owner = msgspec.structs.replace(gang.job, controller=True, block_owner_deletion=False)
-    new = GangPlacement(
-        metadata=ObjectMeta(name=name, namespace=gang.namespace, owner_references=[owner]),
-        spec=GangPlacementSpec(job_kind=gang.job.kind, job_name=gang.job.name, job_uid=gang.job.uid, size=size),
-    )
+async def _created(client: Client, wanted: GangPlacement) -> GangPlacement:
+    name, namespace = wanted.metadata.name, wanted.metadata.namespace
     try:
-        return await client.create(GANGPLACEMENTS, new, gang.namespace)
+        return await client.create(GANGPLACEMENTS, wanted, namespace)
     except AlreadyExists:
-        there = await client.get(GANGPLACEMENTS, name, gang.namespace)
-        if there.spec.job_uid == gang.job.uid:
-            raise Conflict(f"{gang.namespace}/{name} exists and is not in the cache yet") from None
-        await client.delete(GANGPLACEMENTS, name, gang.namespace, there.metadata.uid)
-        return await client.create(GANGPLACEMENTS, new, gang.namespace)
+        there = await client.get(GANGPLACEMENTS, name, namespace)
+        if there.spec.job_uid == wanted.spec.job_uid:
+            raise Conflict(f"{namespace}/{name} exists and is not in the cache yet") from None
+        await client.delete(GANGPLACEMENTS, name, namespace, there.metadata.uid)
+        return await client.create(GANGPLACEMENTS, wanted, namespace)
 
 
 def placement_name(job: OwnerReference) -> str:

@@ -1,7 +1,7 @@
 """The planner: carries out each gang's next step. Only the leader runs it.
 
-One gang is planned at a time, against a snapshot that holds every plan written before; the writes to its pods go on
-while the next gang is planned.
+One gang is planned at a time, against a snapshot that holds every plan made before; the writes of one gang go on while
+the next is planned.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from opentelemetry.trace import INVALID_SPAN, Span
 
 from outrider.api import reasons
 from outrider.api.core import Job, PyTorchJob
+from outrider.api.gangplacement import GangPlacement
 from outrider.api.names import TRACEPARENT_ANNOTATION, WHY_ANNOTATION
 from outrider.kube.client import Client
 from outrider.kube.errors import KubeError
@@ -32,7 +33,7 @@ from scheduler_plugin.nodes import NodeView
 from scheduler_plugin.world import Change, World
 
 _LOG: Final = logging.getLogger(__name__)
-_WORKERS: Final = 8
+_WORKERS: Final = 16  # gangs whose writes are under way at once
 _LOOK_SECONDS: Final = 10.0  # how soon what only time changes is noticed: stale health, plans that did not bind
 _TOGETHER_SECONDS: Final = 0.02  # changes of one gang within this time are one change
 _GATHER_SECONDS: Final = 0.2  # changes of nodes that come together wake waiting gangs once
@@ -125,12 +126,21 @@ class Planner:
         async with self._planning:
             gang = self._world.gang(job_uid) or gang
             step = await self._decide(gang)
-            if step.status is not None:
-                stored = await deliver.write_placement(self._client, gang, step.size, step.status)
-                self._world.on_placement(gang.placement, stored)
-                self._world.publish()
+            wanted = None if step.status is None else deliver.placement_with(gang, step.size, step.status)
+            if wanted is not None:
+                self._world.claim(wanted)  # the next gang's plan must not use these nodes
+        if wanted is not None:
+            await self._write(wanted)
         await self._carry_out(gang, step)
         return step.again_seconds
+
+    async def _write(self, wanted: GangPlacement) -> None:
+        stored = None
+        try:
+            stored = await deliver.write_placement(self._client, wanted)
+        finally:
+            self._world.settle(wanted.spec.job_uid, stored)
+            self._world.publish()  # filter must know the plan before it is asked about its pods
 
     async def _decide(self, gang: GangState) -> Advance:
         started = time.perf_counter()

@@ -1,7 +1,8 @@
 """The mutable side of snapshots: takes objects as informers deliver them, keeps per-node sums, makes snapshots.
 
 Nothing here is known only to this process: every number follows from objects that the API server holds. What the
-planner has just written goes in through the same doors, so that the next plan sees it before the watch repeats it.
+planner writes goes in through the same doors, so that the next plan sees it before the watch repeats it; a write that
+fails is taken back.
 """
 
 import logging
@@ -52,6 +53,7 @@ class World:
         self._jobs: dict[str, Job | PyTorchJob] = {}
         self._plans: dict[str, Plan] = {}
         self._planned: defaultdict[str, dict[str, str]] = defaultdict(dict)  # node -> pod UID -> job UID
+        self._claims: dict[str, list[tuple[GangPlacement | None, GangPlacement | None]]] = {}
         self._views: dict[str, NodeView] = {}
         self._leaf_gpus: Counter[Path] = Counter()
         self._dirty: set[str] = set()
@@ -101,17 +103,39 @@ class World:
 
     def on_placement(self, old: GangPlacement | None, new: GangPlacement | None) -> None:
         """Take a change of a placement. Its ranks hold their nodes until their pods are bound or gone."""
+        uid = new.spec.job_uid if new is not None else old.spec.job_uid if old is not None else ""
+        if uid in self._claims:
+            self._claims[uid].append((old, new))
+            return
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._release(old.spec.job_uid, old.metadata.uid)
             self._on_gang(old.spec.job_uid)
         if new is None:
             return
-        uid = new.spec.job_uid
         known = self._plans.get(uid)
         if _news(known.placement.metadata if known else None, new.metadata):
             self._release(uid)
             self._hold(plan_from(new))
             self._on_gang(uid)
+
+    def claim(self, wanted: GangPlacement) -> None:
+        """Hold the nodes of a plan from now on, while it is being written, until ``settle``.
+
+        What the watch says of the placement meanwhile is kept for later: a half-written one would let the nodes go.
+        """
+        uid = wanted.spec.job_uid
+        known = self._plans.get(uid)
+        self._claims[uid] = [(None, known.placement)] if known else []
+        self._release(uid)
+        self._hold(plan_from(wanted))
+
+    def settle(self, job_uid: str, stored: GangPlacement | None) -> None:
+        """End a claim: the placement is now as stored, or, where writing failed, as the watch says."""
+        self._release(job_uid)
+        for old, new in self._claims.pop(job_uid):
+            self.on_placement(old, new)
+        if stored is not None:
+            self.on_placement(None, stored)
 
     def gang(self, job_uid: str) -> GangState | None:
         """Return what is known about a job's gang, None while it has no pods."""
@@ -205,9 +229,9 @@ class World:
                 self._planned[rank.node][rank.pod_uid] = uid
                 self._touch(rank.node)
 
-    def _release(self, uid: str, placement_uid: str = "") -> None:
+    def _release(self, uid: str, placement_uid: str | None = None) -> None:
         plan = self._plans.get(uid)
-        if plan is None or placement_uid not in ("", plan.placement.metadata.uid):
+        if plan is None or placement_uid not in (None, plan.placement.metadata.uid):
             return
         del self._plans[uid]
         self._replan()

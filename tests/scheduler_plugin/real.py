@@ -1,15 +1,8 @@
-"""The scheduler plugin and a kube-scheduler of its own, as processes, and jobs for them."""
+"""Jobs, pods and waiting for the tests on a real scheduler."""
 
 import asyncio
-import json
-import os
-import signal
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from outrider.api.core import Pod, PyTorchJob
@@ -20,105 +13,11 @@ from outrider.kube.client import Client, Selector
 from outrider.kube.errors import NotFound
 from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES, JOBS, PODS, PYTORCHJOBS
 from outrider.workloads import GPU, rank_of
-from testbed import processes
-from testbed.build import program
-from testbed.state import State
 
 LEAF: Final = "network.topology.nvidia.com/leaf"
 T = TypeVar("T")
 _PATIENCE_SECONDS: Final = 60.0  # for machines that do many things at once
-_PLUGIN: Final = "scheduler-plugin"
-_SCHEDULER: Final = "outrider-kube-scheduler"
 TOLERATION: Final = {"key": "kwok.x-k8s.io/node", "operator": "Exists"}
-
-
-class Scheduling:
-    """Both processes. ``kill`` and ``start`` act on the plugin; ports are free ones of this machine."""
-
-    def __init__(self, state: State, folder: Path, ports: tuple[int, int, int], settings: Mapping[str, object]) -> None:
-        self._state = state
-        self._extender, self._probes, self._secure = ports
-        self._kubeconfig = state.folder / "kubeconfig"
-        self._config = folder / "plugin.yaml"
-        self._config.write_text(
-            json.dumps({"extenderPort": self._extender, "probePort": self._probes, "logLevel": "DEBUG", **settings})
-        )
-        self._scheduler = folder / "kube-scheduler.yaml"
-        self._scheduler.write_text(json.dumps(_scheduler(self._kubeconfig, self._extender)))
-
-    def start(self) -> None:
-        """Start the plugin and wait until its filter knows the cluster."""
-        environment = {"KUBECONFIG": str(self._kubeconfig), "POD_NAME": "plugin-0", "POD_NAMESPACE": "outrider-system"}
-        argv = [sys.executable, "-m", "scheduler_plugin", "--config", self._config]
-        processes.spawn(self._state, _PLUGIN, argv, environment)
-        _wait(self._ready, lambda: processes.require_running(self._state, _PLUGIN))
-
-    def start_scheduler(self) -> None:
-        """Start kube-scheduler."""
-        argv = [program("kube-scheduler"), f"--config={self._scheduler}", f"--secure-port={self._secure}"]
-        processes.spawn(self._state, _SCHEDULER, [*argv, "--bind-address=127.0.0.1"])
-
-    def kill(self) -> None:
-        """SIGKILL the plugin."""
-        pid = self.pid
-        os.kill(pid, signal.SIGKILL)
-        processes.wait_gone([pid], 5.0)
-
-    @property
-    def pid(self) -> int:
-        """Process ID of the plugin."""
-        pid = processes.find(self._state, _PLUGIN)
-        assert pid is not None, processes.tail(self._state, _PLUGIN)
-        return pid
-
-    @property
-    def log(self) -> str:
-        """What the plugin logged."""
-        return (self._state.folder / "logs" / f"{_PLUGIN}.log").read_text()
-
-    def stop(self) -> None:
-        """Stop both."""
-        for name in (_SCHEDULER, _PLUGIN):
-            processes.stop(self._state, name)
-
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._probes}/readyz", timeout=2):
-                return True
-        except (urllib.error.URLError, OSError):
-            return False
-
-
-def _wait(done: Callable[[], bool], check: Callable[[], None], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        check()
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        time.sleep(0.05)
-
-
-def _scheduler(kubeconfig: Path, port: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 2000, "burst": 4000},
-        "leaderElection": {"leaderElect": False},
-        "percentageOfNodesToScore": 100,
-        "profiles": [{"schedulerName": SCHEDULER_NAME}],
-        "extenders": [
-            {
-                "urlPrefix": f"http://127.0.0.1:{port}",
-                "filterVerb": "filter",
-                "prioritizeVerb": "prioritize",
-                "preemptVerb": "preempt",
-                "weight": 20,
-                "httpTimeout": "2s",
-                "nodeCacheCapable": True,
-                "ignorable": True,
-            }
-        ],
-    }
 
 
 def pod_spec(*, gpus: int = 8, gated: bool = True, selector: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from outrider.api.gangplacement import PlacementState
 from outrider.api.names import WHY_ANNOTATION
 from outrider.kube.client import Client, Selector
 from outrider.kube.kinds import EVENTS, GPUNODES, JOBS, PODS, PYTORCHJOBS
+from testbed.scheduling import Scheduling
 from tests.scheduler_plugin.real import (
     LEAF,
-    Scheduling,
     bound,
     create_replica,
     eventually,

@@ -1,4 +1,5 @@
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,31 @@ def test_a_watch_that_repeats_older_news_undoes_nothing() -> None:
     world.on_pod(None, version(bound, 11))
     world.on_pod(version(gated, 9), version(gated, 10))
     assert world.publish().nodes["n0"].free_gpus == 0
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_plan_holds_its_nodes_while_it_is_written_whatever_the_watch_says(written: bool) -> None:
+    def stored(placement: GangPlacement, number: int) -> GangPlacement:
+        meta = msgspec.structs.replace(placement.metadata, resource_version=str(number))
+        return msgspec.structs.replace(placement, metadata=meta)
+
+    wanted = make_placement("train", {0: "n0"})
+    world = make_world(make_node("n0"), *gang_pods("train", 1))
+    world.claim(msgspec.structs.replace(wanted, metadata=msgspec.structs.replace(wanted.metadata, uid="")))
+    assert world.publish().nodes["n0"].spare_gpus == 0
+    world.on_placement(None, stored(make_placement("train", {}, state=PlacementState.WAITING), 5))
+    assert world.publish().nodes["n0"].spare_gpus == 0
+    world.settle("job-train", stored(wanted, 6) if written else None)
+    assert world.publish().nodes["n0"].spare_gpus == (0 if written else 8000)
+    assert world.publish().plans["job-train"].planned is written
+
+
+def test_a_new_plan_that_could_not_be_written_leaves_the_old_one() -> None:
+    world = make_world(make_node("n0"), make_node("n1"), *gang_pods("train", 1), make_placement("train", {0: "n0"}))
+    world.claim(make_placement("train", {0: "n1"}))
+    world.settle("job-train", None)
+    nodes = world.publish().nodes
+    assert (nodes["n0"].spare_gpus, nodes["n1"].spare_gpus) == (0, 8000)
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
