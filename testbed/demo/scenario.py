@@ -25,7 +25,7 @@ MANIFEST = Path(__file__).with_name("job.yaml")
 _SCRIPT = Path(__file__).with_name("train.py")
 _CHECKPOINTS = "demo-train"
 _GPUS = 8  # of a node
-_POLL_S = 0.25
+_POLL_S = 0.5
 
 Tell = Callable[[Moment], None]
 

@@ -92,7 +92,7 @@ def read(api: Api, namespace: str, job: str) -> View:
 
 def read_lines(api: Api, namespace: str, pod: str) -> list[StepLine]:
     """Lines of the training script in the pod's log; empty while it has none, or once the pod is gone."""
-    status, text = api.call("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log?tailLines=400")
+    status, text = api.call("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log?tailLines=150")
     return parse_lines(text) if status == 200 and isinstance(text, str) else []
 
 
