@@ -22,6 +22,7 @@ from outrider.api.checkpoint import CheckpointDone, CheckpointRequest
 from outrider.api.names import CHECKPOINT_DONE_PREFIX, CHECKPOINT_REQUEST_FILE, RANK_FILE_PREFIX
 
 _NAMES_MAX: Final = 1024  # names looked at in one folder; a node has far fewer ranks
+_RANKS_MAX: Final = 64  # of one pod, which has one for each of its GPUs; more would crowd out the ranks of other pods
 _JSON_BYTES_MAX: Final = 16 * 1024
 _RANK_FILE: Final = re.compile(re.escape(RANK_FILE_PREFIX) + r"(0|[1-9]\d{0,6})")
 _DONE_FILE: Final = re.compile(re.escape(CHECKPOINT_DONE_PREFIX) + r"(0|[1-9]\d{0,6})")
@@ -122,13 +123,13 @@ def _beacon(content: bytes | None) -> Beacon | None:
 def _answer(content: bytes | None) -> CheckpointDone | None:
     try:
         return msgspec.json.decode(content or b"", type=CheckpointDone)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
 def _keep(kept: dict[int, OfRank], rank: int, value: OfRank | None) -> None:
     """Keep what a file says, if it says it of the rank that it is named after."""
-    if value is None or value.rank != rank:
+    if value is None or value.rank != rank or len(kept) >= _RANKS_MAX:
         RANK_FILE_ERRORS.inc()
     else:
         kept[rank] = value

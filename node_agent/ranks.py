@@ -122,7 +122,7 @@ class RankWatcher:
             elif write_request(self._of(pod), request):
                 with span("agent.checkpoint_request", trace_of(pod), pod=pod.key, request=request.id):
                     _LOG.info("checkpoint request delivered", extra={**details, "request": request.id})
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             _LOG.warning("checkpoint request can't be understood", extra={**details, "problem": str(error)})
         except OSError as error:
             _LOG.debug("checkpoint request not delivered yet", extra={**details, "problem": str(error)})

@@ -5,11 +5,15 @@ from typing import Annotated
 
 import msgspec
 
+from outrider.api.beacon import MAX_RANK, MAX_STEP
+
+RequestId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+
 
 class CheckpointRequest(msgspec.Struct, frozen=True):
     """Asks every rank of a job for a checkpoint. Annotation value and content of ckpt.request."""
 
-    id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    id: RequestId
     reason: str
     deadline_unix: Annotated[float, msgspec.Meta(description="seconds since 1970; answers after it are worthless")]
 
@@ -23,11 +27,11 @@ class AnswerState(StrEnum):
 
 
 class CheckpointDone(msgspec.Struct, frozen=True):
-    """One rank's answer, content of ckpt.done.RANK."""
+    """One rank's answer, content of ckpt.done.RANK. Pods are untrusted: no value passes that a status can't hold."""
 
-    id: str
-    rank: Annotated[int, msgspec.Meta(ge=0)]
-    step: Annotated[int, msgspec.Meta(ge=0)]
+    id: RequestId
+    rank: Annotated[int, msgspec.Meta(ge=0, le=MAX_RANK)]
+    step: Annotated[int, msgspec.Meta(ge=0, le=MAX_STEP)]
     state: AnswerState
-    checkpoint_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    checkpoint_step: Annotated[int, msgspec.Meta(ge=-1, le=MAX_STEP)] = -1
     path: str = ""

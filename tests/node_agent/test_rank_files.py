@@ -73,6 +73,27 @@ def test_no_content_breaks_the_reader(tmp_path, content):
     read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "values", [{"step": 2**64}, {"step": 10**40}, {"checkpoint_step": 2**63}, {"id": "x" * 129}, {"id": ""}]
+)
+def test_an_answer_that_no_status_can_hold_is_refused(tmp_path, values):
+    put_answer(tmp_path, **values)
+    assert read(tmp_path).answers == {}
+
+
+def test_an_answer_nested_without_end_breaks_nothing(tmp_path):
+    (tmp_path / "ckpt.done.0").write_bytes(b'{"x":' + b"[" * 15_000)
+    assert read(tmp_path).answers == {}
+
+
+def test_one_pod_that_claims_every_rank_does_not_crowd_out_others(tmp_path):
+    for rank in range(300):
+        put_beacon(tmp_path, rank=rank)
+        put_answer(tmp_path, rank=rank)
+    files = read(tmp_path)
+    assert len(files.beacons) == len(files.answers) == 64
+
+
 @given(st.binary(min_size=52, max_size=52))
 def test_garbage_behind_a_right_magic_is_refused_or_in_range(body):
     try:
@@ -166,7 +187,11 @@ def test_an_annotation_becomes_a_request_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "null", "[]", '{"id": 1}', f'{{"id": "r1", "reason": "x", "deadline_unix": {NOW - 1}}}']
+    "text",
+    [
+        *("", "{", "null", "[]", '{"id": 1}', '{"x":' + "[" * 100_000),
+        f'{{"id": "r1", "reason": "x", "deadline_unix": {NOW - 1}}}',
+    ],
 )
 def test_an_annotation_that_makes_no_sense_or_is_too_late_writes_nothing(tmp_path, text):
     watch = Watch(tmp_path)
