@@ -61,18 +61,20 @@ class _Device:
 
 
 class _File:
-    """A regular file with one record a line."""
+    """A regular file with one record a line. ``replaces`` says that another file stood there before."""
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, *, replaces: bool) -> None:
         self._file = file
         self._partial = b""
         self._too_long = False
+        self._fresh = replaces
         self.restarted = False
 
     def records(self) -> Iterator[bytes]:
         """See _Source."""
-        self.restarted = os.fstat(self._file).st_size < os.lseek(self._file, 0, os.SEEK_CUR)
-        if self.restarted:
+        cut = os.fstat(self._file).st_size < os.lseek(self._file, 0, os.SEEK_CUR)
+        self.restarted, self._fresh = cut or self._fresh, False
+        if cut:
             os.lseek(self._file, 0, os.SEEK_SET)
             self._partial = b""
         while chunk := os.read(self._file, _READ_BYTES):
@@ -107,7 +109,13 @@ class KernelLogProbe:
 
     async def read(self) -> Report:
         """Return what the log says that it did not say at the last call. Raises OSError where it can't be read."""
-        source = self._opened(anew=self._rebooted())
+        try:
+            return await self._read(self._opened(anew=self._rebooted()))
+        except OSError:
+            self._shut()  # the next call opens it again, whatever is there by then
+            raise
+
+    async def _read(self, source: _Source) -> Report:
         sightings: list[Sighting] = []
         addresses: dict[str, str] = {}
         last = -1
@@ -141,25 +149,29 @@ class KernelLogProbe:
         return time.time() - age_seconds
 
     def _rebooted(self) -> bool:
-        """True where the boot id is another than before; a text that can't be read counts as the one before."""
+        """True where the boot id is another than before. Raises OSError where there is none, which is no reboot."""
         if time.monotonic() - self._boot_id_read < _BOOT_ID_SECONDS:
             return False
+        boot_id = self._boot_id_path.read_text("ascii", "replace").strip()
+        if not boot_id:
+            raise OSError(f"{self._boot_id_path} is empty: it should hold the boot id")
         self._boot_id_read = time.monotonic()
-        before, self._boot_id = self._boot_id, self._boot_id_path.read_text("ascii", "replace").strip()
-        return before not in ("", self._boot_id)
+        before, self._boot_id = self._boot_id, boot_id
+        return before not in ("", boot_id)
 
     def _opened(self, *, anew: bool) -> _Source:
-        if anew:
+        replaced = self._file is not None and not os.path.samestat(os.fstat(self._file), self._path.stat())
+        if anew or replaced:
             self._shut()
         if self._source is None:
             self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             self._replaying = True
-            self._source = self._source_of(self._file)
+            self._source = self._source_of(self._file, replaces=replaced)
         return self._source
 
-    def _source_of(self, file: int) -> _Source:
+    def _source_of(self, file: int, *, replaces: bool) -> _Source:
         if not stat.S_ISCHR(os.fstat(file).st_mode):
-            return _File(file)
+            return _File(file, replaces=replaces)
         self.wake = asyncio.Event()
         self.period_seconds = _DEVICE_PERIOD_SECONDS
         asyncio.get_running_loop().add_reader(file, self.wake.set)

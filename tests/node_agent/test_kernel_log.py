@@ -103,6 +103,45 @@ async def test_a_missing_log_is_an_error_that_names_it_and_heals(tmp_path, probe
     assert codes(await probe.read()) == ["xid/79"]
 
 
+async def test_a_log_that_was_replaced_by_another_file_is_read_from_its_start(tmp_path, probe):
+    await probe.read()
+    kernel_log.create(tmp_path / "new")
+    kernel_log.append(tmp_path / "new", [xid_line(BUS, 79)])
+    (tmp_path / "new").rename(tmp_path / "kmsg")
+    report = await probe.read()
+    assert codes(report) == ["xid/79"]
+    assert report.position.restarted
+    assert not (await probe.read()).position.restarted
+
+
+@pytest.mark.parametrize("content", [None, "", " \n"], ids=["missing", "empty", "blank"])
+async def test_a_boot_id_that_can_not_be_read_is_blindness_and_never_a_reboot(tmp_path, config, content):
+    probe = KernelLogProbe(config)
+    kernel_log.append(tmp_path / "kmsg", [xid_line(BUS, 79)])
+    (tmp_path / "boot_id").unlink()
+    if content is not None:
+        (tmp_path / "boot_id").write_text(content)
+    for _ in range(3):
+        with pytest.raises(OSError, match="boot_id"):
+            await probe.read()
+    (tmp_path / "boot_id").write_text("boot-1\n")
+    report = await probe.read()
+    assert (codes(report), report.position.boot_id) == (["xid/79"], "boot-1")
+    await probe.close()
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "fifo", "."], ids=["null", "fifo", "folder"])
+async def test_what_is_no_log_is_an_error_and_leaves_no_file_open(tmp_path, config, path):
+    os.mkfifo(tmp_path / "fifo")
+    probe = KernelLogProbe(Config(kernel_log_path=str(tmp_path / path), boot_id_path=config.boot_id_path))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        with pytest.raises(OSError, match=r"Errno"):
+            await probe.read()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    await probe.close()
+
+
 async def test_a_character_device_wakes_the_agent_and_is_read_without_waiting(config):
     ours, device = pty.openpty()
     tty.setraw(device)
