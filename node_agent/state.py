@@ -30,7 +30,7 @@ class Store:
                 return msgspec.json.decode(file.read(_BYTES_MAX), type=Memory)
         except FileNotFoundError:
             return Memory()
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             _LOG.warning(
                 "saved memory is unusable, starting anew", extra={"path": str(self._path), "problem": str(error)}
             )

@@ -1,6 +1,7 @@
 """Evidence: what was seen, how often, since when. Merging is symmetric, so the order of arrival never matters."""
 
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
 import msgspec
 
@@ -8,6 +9,9 @@ from outrider.api.gpunode import FINDINGS_MAX, LINE_MAX, SubjectKind
 from outrider.health.catalogue import Catalogue
 
 Key = tuple[str, SubjectKind, str]
+# Checked where evidence is read back from disk: what a custom resource can't hold would stop all reports of the node.
+Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]  # seconds since 1970, up to the year 9999
+Count = Annotated[int, msgspec.Meta(ge=1, lt=2**63)]
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,9 +20,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     subject: SubjectKind = SubjectKind.NODE
     subject_id: str = ""
-    first_seen: float
-    last_seen: float
-    count: int = 1
+    first_seen: Time
+    last_seen: Time
+    count: Count = 1
     line: str = ""
     source: str = ""
     """Name of the probe that saw it: only its good readings can clear a state."""

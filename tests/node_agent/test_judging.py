@@ -161,7 +161,20 @@ def test_the_memory_survives_a_restart_to_the_letter(tmp_path):
     assert Store(tmp_path / "new" / "folder").load() == memory
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"findings": [{}]}', b"\xff" * 100])
+BENT = '{"findings": [{"code": "xid/79", "first_seen": 1, "last_seen": 1, "count": 1, "source": "x", %s}]}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"[]", b'{"findings": [{}]}', b"\xff" * 100, b'{"x":' + b"[" * 100_000),
+        *(
+            (BENT % value).encode()
+            for value in ('"last_seen": 1e300', '"first_seen": -1e300', '"count": 0', f'"count": {10**30}')
+        ),
+    ],
+    ids=lambda content: content[-20:].decode("utf-8", "replace"),
+)
 def test_a_saved_memory_that_is_unusable_is_moved_aside(tmp_path, content):
     (tmp_path / "memory.json").write_bytes(content)
     assert Store(tmp_path).load() == Memory()
