@@ -11,7 +11,7 @@ from outrider.health.catalogue import Catalogue
 Key = tuple[str, SubjectKind, str]
 # Checked where evidence is read back from disk: what a custom resource can't hold would stop all reports of the node.
 Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]  # seconds since 1970, up to the year 9999
-Count = Annotated[int, msgspec.Meta(ge=1, lt=2**63)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
