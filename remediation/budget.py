@@ -4,6 +4,7 @@ import math
 
 from outrider.api.remediation import Remediation
 from remediation.config import Budget
+from remediation.episodes import sound
 from remediation.rungs import Context
 
 
@@ -20,7 +21,7 @@ def refusal(context: Context) -> str:
     """
     if context.status.steps:
         return ""
-    acting = [other for other in context.world.open_episodes() if other.status.steps]
+    acting = [other for other in context.world.open_episodes() if other.status.steps and sound(other)]
     nodes = {other.spec.node for other in acting} - {context.node}
     limit = allowed_nodes(context.config.budget, len(context.world.gpu_nodes))
     if len(nodes) < limit or _jobs(context.episode) <= {uid for other in acting for uid in _jobs(other)}:

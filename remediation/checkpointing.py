@@ -18,7 +18,7 @@ from outrider.api.times import parse_rfc3339, rfc3339
 from outrider.api.trainingpolicy import Checkpoint
 from outrider.workloads import policy_for
 from remediation.decisions import Action, RequestCheckpoint
-from remediation.episodes import affected_jobs, merged
+from remediation.episodes import affected_jobs, merged, sound
 from remediation.rungs import Context, Outcome, Rung, step_of
 from remediation.world import World, alive
 
@@ -64,7 +64,8 @@ def _covered(job: AffectedJob, context: Context) -> AffectedJob:
 def covering(job: AffectedJob, context: Context) -> tuple[Remediation, AffectedJob] | None:
     """Return another open episode that has asked this job already, with its record of the job."""
     for other in context.world.open_episodes():
-        if other.metadata.name == context.episode.metadata.name or not _recent(other, context):
+        mine = other.metadata.name == context.episode.metadata.name
+        if mine or not sound(other) or not _recent(other, context):
             continue
         for theirs in other.status.jobs:
             if theirs.uid == job.uid and theirs.checkpoint_request and theirs.resumed_step < 0:
@@ -80,8 +81,13 @@ def _recent(other: Remediation, context: Context) -> bool:
 
 
 def _deadline_elsewhere(job: AffectedJob, context: Context) -> float:
-    owner = context.world.remediations.get(job.checkpoint_request)
+    owner = _asked_by(job, context)
     return parse_rfc3339(owner.status.checkpoint_deadline) if owner and owner.status.checkpoint_deadline else 0.0
+
+
+def _asked_by(job: AffectedJob, context: Context) -> Remediation | None:
+    owner = context.world.remediations.get(job.checkpoint_request)
+    return owner if owner and sound(owner) else None
 
 
 def _assess(context: Context) -> Outcome | None:
@@ -153,7 +159,7 @@ def _ended_elsewhere(job: AffectedJob, context: Context) -> Step | None:
     """
     if job.checkpoint_request == context.episode.metadata.name:
         return None
-    owner = context.world.remediations.get(job.checkpoint_request)
+    owner = _asked_by(job, context)
     step = step_of(owner.status, StepName.CHECKPOINT) if owner else None
     return step if step and step.state is not StepState.RUNNING else None
 

@@ -11,8 +11,18 @@ from outrider.api.core import Pod
 from outrider.api.meta import Condition, ObjectMeta
 from outrider.api.names import TRACEPARENT_ANNOTATION
 from outrider.api.reasons import ACCEPTED, INVALID_SPEC, REMEDIATION_STARTED
-from outrider.api.remediation import ActionMode, AffectedJob, Phase, Remediation, RemediationSpec, StepName, StepState
+from outrider.api.remediation import (
+    ActionMode,
+    AffectedJob,
+    Phase,
+    Remediation,
+    RemediationSpec,
+    RemediationStatus,
+    StepName,
+    StepState,
+)
 from outrider.api.times import parse_rfc3339, rfc3339
+from outrider.api.trainingpolicy import GRACE_MAX_SECONDS
 from outrider.workloads import job_uid_of, rank_of
 from remediation.world import Belief, World
 
@@ -24,7 +34,7 @@ LADDER: Final = tuple(StepName)
 def base_name(spec: RemediationSpec) -> str:
     """Return the name of the first episode of this cause in this boot of this node: the same in every replica."""
     digest = hashlib.sha256(f"{spec.node}\n{spec.boot_id}\n{spec.cause}".encode()).hexdigest()[:8]
-    return f"{spec.node[: NAME_LENGTH - 16]}-{digest}"
+    return f"{spec.node[: NAME_LENGTH - 16].rstrip('.-')}-{digest}"
 
 
 def opening(node: str, world: World, now: float, fresh_seconds: float) -> Remediation | None:
@@ -132,6 +142,11 @@ def begun(episode: Remediation) -> bool:
     return any(entry.type == ACCEPTED for entry in episode.status.conditions)
 
 
+def sound(episode: Remediation) -> bool:
+    """True for an episode that other episodes may go by."""
+    return accepted(episode) and not nonsense(episode)
+
+
 def nonsense(episode: Remediation) -> str:
     """Return what is wrong with an episode that no controller can have written, empty where nothing is."""
     name, base = episode.metadata.name, base_name(episode.spec)
@@ -144,8 +159,8 @@ def nonsense(episode: Remediation) -> str:
         return "status.steps has a running step before its last"
     if not all(_is_time(time) for step in episode.status.steps for time in (step.started_at, step.finished_at)):
         return "status.steps: startedAt or finishedAt is no RFC 3339 time"
-    if not _is_time(episode.status.checkpoint_deadline):
-        return "status.checkpointDeadline is no RFC 3339 time"
+    if wrong := _wrong_deadline(episode.status):
+        return wrong
     return next((wrong for job in episode.status.jobs if (wrong := _wrong(job))), "")
 
 
@@ -154,6 +169,17 @@ def _is_time(text: str | None) -> bool:
         return text is None or parse_rfc3339(text) >= 0
     except ValueError:
         return False
+
+
+def _wrong_deadline(status: RemediationStatus) -> str:
+    if not _is_time(status.checkpoint_deadline):
+        return "status.checkpointDeadline is no RFC 3339 time"
+    began = next((step.started_at for step in status.steps if step.name is StepName.CHECKPOINT), None)
+    if status.checkpoint_deadline is None or began is None:
+        return ""
+    # Twice what a policy may grant: the deadline of another episode, and another leader's clock, may come in between.
+    far = parse_rfc3339(status.checkpoint_deadline) - parse_rfc3339(began) > 2 * GRACE_MAX_SECONDS
+    return "status.checkpointDeadline is later than any policy allows" if far else ""
 
 
 def _wrong(job: AffectedJob) -> str:

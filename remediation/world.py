@@ -47,7 +47,12 @@ class World:
         if gpu_node is None:
             return Evidence(Belief.UNKNOWN, f"no GPUNode {node}: its agent has not reported")
         status = gpu_node.status
-        if _silence_seconds(gpu_node, now) > fresh_seconds:
+        silence_seconds = _silence_seconds(gpu_node, now)
+        if silence_seconds < -fresh_seconds:  # written by hand, or by a clock that is wrong
+            return Evidence(
+                Belief.UNKNOWN, f"GPUNode {node} was observed at {status.observed_at}, which is yet to come"
+            )
+        if silence_seconds > fresh_seconds:
             return Evidence(Belief.UNKNOWN, f"the agent on {node} is silent since {status.observed_at or 'its start'}")
         if status.health is Health.UNKNOWN:
             return Evidence(Belief.UNKNOWN, f"the agent on {node} can't read its GPUs: {status.message or 'no reason'}")

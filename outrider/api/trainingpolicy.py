@@ -1,11 +1,13 @@
 """TrainingPolicy: which training pods get which settings. Written by people."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from outrider.api.meta import Condition, ObjectMeta, Resource, Root
 from outrider.api.names import API_VERSION
+
+GRACE_MAX_SECONDS: Final = 600
 
 
 class Checkpoint(Resource, frozen=True, kw_only=True):
@@ -13,7 +15,7 @@ class Checkpoint(Resource, frozen=True, kw_only=True):
 
     grace_seconds: Annotated[
         int,
-        msgspec.Meta(ge=0, le=600, description="longest wait for a requested checkpoint"),
+        msgspec.Meta(ge=0, le=GRACE_MAX_SECONDS, description="longest wait for a requested checkpoint"),
     ] = 60
 
 

@@ -3,11 +3,19 @@ import pytest
 from fleet import ENFORCE, NOW, Fleet, replace
 
 from outrider.api.gpunode import Verdict
-from outrider.api.remediation import ActionMode, AffectedJob, Phase, Remediation, StepName, StepState
+from outrider.api.remediation import (
+    ActionMode,
+    AffectedJob,
+    Phase,
+    Remediation,
+    RemediationSpec,
+    StepName,
+    StepState,
+)
 from outrider.api.times import rfc3339
 from remediation.config import Budget, Config
 from remediation.decisions import AddTaint, Evict, RequestCheckpoint
-from remediation.episodes import opening
+from remediation.episodes import base_name, nonsense, opening
 
 
 def sick_fleet(config: Config = ENFORCE) -> tuple[Fleet, str]:
@@ -355,6 +363,54 @@ def test_a_handmade_episode_does_not_keep_the_real_one_from_opening():
     fleet.episodes = {"mine": handmade("mine")}
     fleet.run("mine")
     assert fleet.open("n1").metadata.name == name
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steps": [STEP, replace(STEP, name=StepName.CHECKPOINT, finished_at="noon")]},
+        {"steps": [STEP, replace(STEP, name=StepName.CHECKPOINT)], "checkpoint_deadline": "2026-01-01t00:00:00z"},
+        {"steps": [STEP, replace(STEP, name=StepName.CHECKPOINT)], "checkpoint_deadline": "9999-12-31T00:00:00Z"},
+    ],
+    ids=["step", "deadline", "far"],
+)
+def test_nonsense_elsewhere_neither_stops_nor_holds_nor_leads_an_episode(changes):
+    fleet, name = sick_fleet(replace(ENFORCE, budget=Budget(max_nodes=1, max_percent=100)))
+    job = AffectedJob(namespace="team", name="train", uid="uid-train", checkpoint_request="bent")
+    bent = handmade_status(jobs=[job], checkpoint_request="bent", **changes)
+    fleet.episodes["bent"] = replace(
+        bent, metadata=replace(bent.metadata, name="bent"), spec=replace(bent.spec, node="n2")
+    )
+    for _ in range(3):
+        fleet.run(name)
+        fleet.wait(5)
+    requests = [action for action in fleet.acted if isinstance(action, RequestCheckpoint)]
+    assert {_request_id(action) for action in requests} == {name}
+
+
+def test_a_deadline_beyond_any_policy_is_nonsense():
+    fleet, name = sick_fleet()
+    fleet.run(name)
+    fleet.wait(5)
+    fleet.run(name)
+    episode = fleet.episodes[name]
+    assert nonsense(episode) == ""
+    far = replace(episode, status=replace(episode.status, checkpoint_deadline="2099-01-01T00:00:00Z"))
+    assert "checkpointDeadline" in nonsense(far)
+
+
+def test_a_report_from_the_future_opens_nothing():
+    fleet, _ = sick_fleet()
+    fleet.episodes.clear()
+    fleet.now -= fleet.config.evidence_fresh_seconds + 1
+    assert fleet.open("n1") is None
+
+
+@pytest.mark.parametrize("cut", [".", "-"])
+def test_the_name_of_an_episode_is_a_name_wherever_a_long_node_name_is_cut(cut):
+    name = base_name(RemediationSpec(node="n" * 111 + cut + "example", cause="xid/79"))
+    assert name.startswith("n" * 111 + "-")
+    assert cut + "-" not in name
 
 
 def test_a_ladder_started_again_anywhere_takes_the_same_actions():
