@@ -76,7 +76,9 @@ class Rotation:
         try:
             return await self._client.get(WEBHOOK_CONFIGURATIONS, WEBHOOK_CONFIGURATION)
         except NotFound:
-            _LOG.warning("no webhook configuration: pods are admitted unchanged", extra={"name": WEBHOOK_CONFIGURATION})
+            _LOG.warning(
+                "no webhook configuration: pods are admitted unchanged", extra={"configuration": WEBHOOK_CONFIGURATION}
+            )
             return None
 
     async def _store(self, old: Secret | None, material: Material) -> None:

@@ -1,5 +1,8 @@
+import ast
 import json
 import logging
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from opentelemetry import trace
@@ -52,3 +55,26 @@ def test_a_line_inside_a_span_carries_the_trace(formatter: logs.JSONFormatter) -
         line = json.loads(formatter.format(record("x")))
     assert line["trace_id"] == f"{0xABC:032x}"
     assert "trace_id" not in json.loads(formatter.format(record("x")))
+
+
+ROOT = Path(__file__).parents[2]
+OURS = ("outrider", "node_agent", "scheduler_plugin", "webhook", "remediation")
+
+
+def keys_of_log_lines() -> Iterator[tuple[str, str]]:
+    """Yield file and key of everything that our code adds to a log line."""
+    for file in (file for part in OURS for file in (ROOT / part).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            given = isinstance(node, ast.keyword) and node.arg == "extra"
+            prepared = isinstance(node, ast.Assign) and "details" in map(ast.unparse, node.targets)
+            dicts = (one for one in ast.walk(node) if isinstance(one, ast.Dict)) if given or prepared else ()
+            for key in (key for one in dicts for key in one.keys if isinstance(key, ast.Constant)):
+                yield file.name, str(key.value)
+
+
+def test_no_log_line_uses_a_key_that_logging_keeps_for_itself() -> None:
+    """Such a line raises KeyError in the place of being written."""
+    found = list(keys_of_log_lines())
+    assert len(found) > 50
+    taken = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "ts", "level", "logger", "component"}
+    assert [(file, key) for file, key in found if key in taken] == []
