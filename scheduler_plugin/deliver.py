@@ -167,6 +167,7 @@ async def evict(client: Client, pod: Pod) -> None:
         there = await client.get(PODS, pod.metadata.name, pod.metadata.namespace)
         if there.metadata.uid == pod.metadata.uid and not there.spec.node_name:
             await client.create(PODS, body, pod.metadata.namespace, "eviction", pod.metadata.name)
+            _LOG.warning("evicted a pod that could start on none of its nodes", extra={"pod": pod.key})
     except (NotFound, Conflict) as error:
         _LOG.info("pod not evicted: %s", error, extra={"pod": pod.key})
 

@@ -70,8 +70,11 @@ async def submit_pytorchjob(client: Client, namespace: str, name: str, workers: 
         await create_replica(client, job, role, max(rank - 1, 0))
 
 
-async def create_replica(client: Client, job: PyTorchJob, role: str, index: int) -> None:
-    """Create one pod of a PyTorchJob."""
+async def create_replica(client: Client, job: PyTorchJob, role: str, index: int, suffix: str = "") -> None:
+    """Create one pod of a PyTorchJob.
+
+    A successor needs a name of its own here, by ``suffix``: KWOK deletes by name and may hit the pod that follows.
+    """
     name, namespace = job.metadata.name, job.metadata.namespace
     labels = {
         "job": name,
@@ -83,7 +86,7 @@ async def create_replica(client: Client, job: PyTorchJob, role: str, index: int)
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{name}-{role}-{index}",
+            "name": f"{name}-{role}-{index}{suffix}",
             "namespace": namespace,
             "labels": labels,
             "ownerReferences": [{**owner, "controller": True}],

@@ -119,7 +119,7 @@ async def test_a_replacement_gets_the_spare_and_the_others_keep_their_pods(clien
     await set_health(client, sick, "replace", "Unhealthy", "xid/79")
     try:
         await client.delete(PODS, before[1].metadata.name, namespace)
-        await create_replica(client, await client.get(PYTORCHJOBS, "train", namespace), "worker", 0)
+        await create_replica(client, await client.get(PYTORCHJOBS, "train", namespace), "worker", 0, "-again")
         after = await bound(client, namespace, "train", 3)
         assert [after[rank].metadata.uid for rank in (0, 2)] == [before[rank].metadata.uid for rank in (0, 2)]
         assert after[1].spec.node_name == placement.status.spares[0]
