@@ -8,86 +8,95 @@ from pathlib import Path
 
 import msgspec
 
+from bench import scheduling
+from bench.figures import Figure, against
 from testbed import cluster
-from testbed.demo import demo, own_processes, summary
+from testbed.demo import demo, own_processes, release, summary
 from testbed.demo.scenario import Scenario
 from testbed.errors import TestbedError
-from testbed.say import to_stderr
+from testbed.say import step, to_stderr
+from testbed.state import State
 
 OUT = Path(__file__).with_name("out") / "demo.json"
-_BENCH = "bench"
+_TESTBED = "bench"
+_MANY_NODES = 1000
+_SETTLE_S = 60.0  # for 1,000 new nodes to be Ready and all watches to have seen them
+_MACHINE = f"{os.cpu_count()} CPUs"
 
 
-class Figure(msgspec.Struct, frozen=True):
-    """One measured value; ``ratio`` is value / baseline where there is something to compare with."""
+def demo_figures() -> list[Figure]:
+    """Run the scenario on a testbed of its own, which is removed afterwards.
 
-    name: str
-    value: float
-    unit: str
-    baseline: float | None = None
-    ratio: float | None = None
-    conditions: str = ""
-
-
-def against(name: str, value: float, unit: str, baseline: float, conditions: str) -> Figure:
-    """Return a figure with its ratio to a target or to a measured baseline."""
-    return Figure(name, round(value, 3), unit, baseline, round(value / baseline, 3) if baseline else None, conditions)
-
-
-def testbed_figures() -> list[Figure]:
-    """Seconds of a warm start, measured on a testbed of their own."""
-    cluster.down(_BENCH)
+    Raises:
+        TestbedError: something did not work; without it there are no figures.
+    """
+    cluster.build_all(to_stderr)
+    cluster.down(_TESTBED)
     try:
-        began = time.monotonic()
-        cluster.up(_BENCH)
-        control_plane = time.monotonic() - began
-        began = time.monotonic()
-        cluster.up(_BENCH, nodes=demo.NODES)
-        nodes = time.monotonic() - began
+        state, start = _start()
+        release.install(state, to_stderr)
+        return [*start, *_scenario(state), *_many_nodes(state)]
     finally:
-        cluster.down(_BENCH)
-    warm = f"warm cache, {os.cpu_count()} CPUs; baseline: target"
-    return [
+        cluster.down(_TESTBED)
+
+
+def _start() -> tuple[State, list[Figure]]:
+    began = time.monotonic()
+    cluster.up(_TESTBED)
+    control_plane = time.monotonic() - began
+    began = time.monotonic()
+    state = cluster.up(_TESTBED, nodes=demo.NODES)
+    nodes = time.monotonic() - began
+    warm = f"warm cache, {_MACHINE}; baseline: target"
+    return state, [
         against("testbed_control_plane_s", control_plane, "s", 5, warm),
-        against("testbed_four_nodes_s", nodes, "s", 25, f"{warm}; control plane up"),
+        against("testbed_four_nodes_s", nodes, "s", 25, f"{warm}; control plane is up"),
     ]
 
 
-def scenario_figures(name: str) -> list[Figure]:
-    """Run the demo's scenario once and measure it, and the memory of every component while it ran."""
-    state = demo.prepare(name)
+def _scenario(state: State) -> list[Figure]:
+    idle = own_processes.megabytes(state)
     run = Scenario(state)
     try:
-        uid = run.submit()
-        run.train_to(demo.WARM_STEPS)
-        fault = run.break_gpu(run.worker(demo.VICTIM))
-        found = run.resumed(fault)
-        result = summary.figures(fault, found, run.moments, len(run.pods_seen), uid)
-        memory = own_processes.megabytes(state)
+        with step(to_stderr, "scenario"):
+            uid = run.submit()
+            run.train_to(demo.WARM_STEPS)
+            fault = run.break_gpu(run.worker(demo.VICTIM))
+            found = run.resumed(fault)
+            problems = run.complaints(fault, found)
     finally:
         run.close()
-    conditions = f"4 real nodes, 3 workers, {os.cpu_count()} CPUs, warm"
+    if problems:
+        raise TestbedError(f"the scenario did not end as promised: {'; '.join(problems)}")
+    result = summary.figures(fault, found, run.moments, len(run.pods_seen), uid)
+    where = f"{demo.NODES} real nodes, 3 workers, {_MACHINE}, warm"
     return [
-        against("fault_to_step_s", result.fault_to_step_s, "s", 30, f"{conditions}; baseline: target"),
-        Figure("steps_lost", result.steps_lost, "steps", conditions=f"{conditions}; checkpoint every 20 steps"),
-        against("pods_touched", result.pods_touched, "pods", 1, f"{conditions}; baseline: the worker on the sick node"),
-        *(
-            against(f"rss_mb_{component}", value, "MB", 100, f"{conditions}; baseline: the agent's budget")
-            for component, value in sorted(memory.items())
-        ),
+        against("fault_to_step_s", result.fault_to_step_s, "s", 30, f"{where}; baseline: target"),
+        Figure("steps_lost", result.steps_lost, "steps", conditions=f"{where}; a checkpoint every 10 steps"),
+        against("pods_touched", result.pods_touched, "pods", 1, f"{where}; baseline: workers on the sick node"),
+        *_memory("rss_mb_{}", idle, f"idle, {demo.NODES} nodes"),
     ]
+
+
+def _many_nodes(state: State) -> list[Figure]:
+    cluster.up(state.name, nodes=demo.NODES, kwok_nodes=_MANY_NODES, say=to_stderr)
+    with step(to_stderr, "components see the new nodes"):
+        time.sleep(_SETTLE_S)
+    return _memory("rss_mb_{}_1000_nodes", own_processes.megabytes(state), f"{_MANY_NODES} simulated nodes more, a job")
+
+
+def _memory(name: str, megabytes: dict[str, float], where: str) -> list[Figure]:
+    words = f"{where}; largest of its processes, shared pages counted; baseline: the agent's budget"
+    return [against(name.format(part), value, "MB", 100, words) for part, value in sorted(megabytes.items())]
 
 
 def write(figures: list[Figure]) -> None:
-    """Write the figures, keeping those of other benches that are in the file already, and print all as a table."""
+    """Write the figures and print them as a table."""
     OUT.parent.mkdir(exist_ok=True)
-    old = msgspec.json.decode(OUT.read_bytes(), type=list[Figure]) if OUT.exists() else []
-    new = {figure.name for figure in figures}
-    merged = [figure for figure in old if figure.name not in new] + figures
-    OUT.write_text(json.dumps(msgspec.to_builtins(merged), indent=1) + "\n")
-    print(f"{'name':32} {'value':>10} {'unit':8} {'baseline':>9} {'ratio':>7}  conditions")
-    for f in merged:
-        print(f"{f.name:32} {f.value:>10} {f.unit:8} {_dash(f.baseline):>9} {_dash(f.ratio):>7}  {f.conditions}")
+    OUT.write_text(json.dumps(msgspec.to_builtins(figures), indent=1) + "\n")
+    print(f"{'name':36} {'value':>10} {'unit':8} {'baseline':>9} {'ratio':>7}  conditions")
+    for f in figures:
+        print(f"{f.name:36} {f.value:>10} {f.unit:8} {_dash(f.baseline):>9} {_dash(f.ratio):>7}  {f.conditions}")
 
 
 def _dash(value: float | None) -> str:
@@ -97,7 +106,7 @@ def _dash(value: float | None) -> str:
 def main() -> int:
     """Measure everything; the exit code is 1 where the scenario failed."""
     try:
-        write([*testbed_figures(), *scenario_figures(demo.NAME)])
+        write([*demo_figures(), *scheduling.figures()])
     except TestbedError as error:
         print(error, file=sys.stderr)
         return 1
