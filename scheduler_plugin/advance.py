@@ -11,9 +11,10 @@ from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacementStatus, PlacementState, RankAssignment, RejectedAlternative
 from outrider.api.times import parse_rfc3339, rfc3339
 from outrider.topology.domains import Path, common
+from outrider.workloads import gated
 from scheduler_plugin.case import DID_NOT_BIND, Case, case_of, expired
 from scheduler_plugin.config import Rules
-from scheduler_plugin.members import GangState, gated
+from scheduler_plugin.members import GangState
 from scheduler_plugin.plan import Gang, Placement, Refusal, label, plan, replace, spares_for
 from scheduler_plugin.snapshot import Snapshot
 
@@ -64,7 +65,7 @@ def _incomplete(case: Case) -> Advance:
 
 def _whole(case: Case) -> Advance:
     """Place the whole gang or nothing of it."""
-    result = plan(case.ask(case.unbound), case.snapshot, case.rules.spares, case.now)
+    result = plan(case.ask(case.unbound), case.snapshot, case.gang.policy.spares, case.now)
     if isinstance(result, Refusal):
         said = _unplaced(case, result.message, result.rejected)
         return _waiting(case, case.unbound, said, result.message)
@@ -97,7 +98,7 @@ def _join(case: Case) -> Advance:
     ranks = [rank for rank in kept if rank.rank not in taken] + joined
     complete = msgspec.structs.replace(
         result,
-        spares=spares_for(asked, {rank.node for rank in ranks}, case.snapshot, case.rules.spares, case.now),
+        spares=spares_for(asked, {rank.node for rank in ranks}, case.snapshot, case.gang.policy.spares, case.now),
         rejected=tuple(RejectedAlternative(domain=node, reason=DID_NOT_BIND) for node in sorted(case.excluded)),
     )
     left = tuple(pod for pod in seeking if pod.metadata.uid not in result.nodes)

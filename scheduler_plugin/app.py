@@ -2,24 +2,20 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
 
 from outrider.api.names import PLANNER_LEASE, PLANNER_MANAGER
-from outrider.config import ConfigError, load
 from outrider.kube.client import Client
 from outrider.kube.errors import KubeError, NotFound
 from outrider.kube.events import EventRecorder
 from outrider.kube.informer import Informer
-from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES, JOBS, NODES, PODS, PYTORCHJOBS
+from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES, JOBS, NODES, PODS, PYTORCHJOBS, TRAININGPOLICIES
 from outrider.kube.leader import LeaderElector
 from outrider.kube.transport import connect
-from outrider.service import identity, serve_probes
-from outrider.telemetry import logs, traces
+from outrider.service import identity, release_namespace, serve_probes
 from scheduler_plugin.config import Config, Rules
 from scheduler_plugin.extender import Extender
 from scheduler_plugin.metrics import SNAPSHOT_NODES
@@ -27,8 +23,6 @@ from scheduler_plugin.planner import Planner
 from scheduler_plugin.world import Change, World
 
 _LOG: Final = logging.getLogger(__name__)
-_COMPONENT: Final = "scheduler"
-_RELEASE_NAMESPACE: Final = "outrider-system"
 _PUBLISH_SECONDS: Final = 0.005  # changes that come together become one snapshot
 _ABSENT_SECONDS: Final = 60.0  # how often to look whether an optional kind has been installed
 
@@ -47,13 +41,14 @@ class Plugin:
     def _watched(self) -> Sequence[Informer[Any]]:
         nodes, health = Informer(self._client, NODES), Informer(self._client, GPUNODES)
         pods, placements = Informer(self._client, PODS), Informer(self._client, GANGPLACEMENTS)
-        jobs = Informer(self._client, JOBS)
+        jobs, policies = Informer(self._client, JOBS), Informer(self._client, TRAININGPOLICIES)
         nodes.subscribe(self._world.on_node)
         health.subscribe(self._world.on_gpunode)
         pods.subscribe(self._world.on_pod)
         placements.subscribe(self._world.on_placement)
         jobs.subscribe(self._world.on_job)
-        return nodes, health, placements, jobs, pods
+        policies.subscribe(self._world.on_policy)
+        return nodes, health, placements, jobs, policies, pods
 
     async def run(self) -> None:
         """Serve and plan until cancelled."""
@@ -116,18 +111,10 @@ class Plugin:
         self._planner.on_nodes(changes)
 
 
-async def main(config_file: Path | None) -> None:
-    """Run until cancelled. Raises ConfigError and NoCredentials before anything is served."""
-    config = load(Config, config_file)
-    try:
-        rules = config.rules()
-    except ValueError as error:
-        raise ConfigError(f"{config_file}: {error}") from error
-    logs.setup(_COMPONENT, config.log_level)
-    traces.setup(f"outrider-{_COMPONENT}")
+async def run(config: Config) -> None:
+    """Run until cancelled. Raises NoCredentials before anything is served."""
     async with connect(PLANNER_MANAGER) as client:
-        namespace = os.environ.get("POD_NAMESPACE", _RELEASE_NAMESPACE)
-        plugin = Plugin(client, config, rules, identity(), namespace)
+        plugin = Plugin(client, config, config.rules(), identity(), release_namespace())
         async with asyncio.TaskGroup() as group:
             group.create_task(serve_probes(config.probe_port, plugin.readiness))
             group.create_task(plugin.run())

@@ -9,10 +9,10 @@ from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacementStatus, PlacementState, RankAssignment
 from outrider.api.names import TRACEPARENT_ANNOTATION
 from outrider.api.times import parse_rfc3339
-from outrider.workloads import Size, rank_of, size_of
+from outrider.workloads import Size, gated, rank_of, size_of
 from scheduler_plugin.config import Rules
 from scheduler_plugin.decide import usable
-from scheduler_plugin.members import GangState, gated, gone, managed, member
+from scheduler_plugin.members import GangState, gone, managed, member
 from scheduler_plugin.plan import Gang
 from scheduler_plugin.snapshot import Snapshot
 

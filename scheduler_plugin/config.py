@@ -4,24 +4,20 @@ from typing import Annotated
 
 import msgspec
 
+from outrider.component import ComponentConfig, Port
 from outrider.topology import Levels, levels_from
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
-Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 
-class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What people may set. Times are in seconds."""
 
     extender_host: str = "127.0.0.1"
     """Address of the extender: loopback, since kube-scheduler runs in the same pod."""
 
     extender_port: Port = 8888
-
-    probe_port: Port = 8080
-    """Serves /healthz, /readyz and /metrics."""
-
-    log_level: str = "INFO"
+    """Where kube-scheduler finds it; the chart's scheduler configuration names the same."""
 
     topology_preset: str = "nvidia"
     """Node labels that hold the network topology: nvidia, topograph, aws, gke, oci or coreweave."""
@@ -38,11 +34,12 @@ class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     plan_seconds: Seconds = 60.0
     """A planned pod that kube-scheduler could not place for this long gets another node."""
 
-    spares: Annotated[int, msgspec.Meta(ge=0, le=16)] = 1
-    """Spare nodes named for each gang. They stay usable for others until they are needed."""
-
     deadline_seconds: Seconds = 0.5
     """Longest wait for the body of an extender request; kube-scheduler's own timeout should be above it."""
+
+    def __post_init__(self) -> None:
+        """Refuse a topology that can't be used, while the settings are read."""
+        self.levels()
 
     def levels(self) -> Levels:
         """Return the topology levels. Raises ValueError that says what to set instead."""
@@ -50,7 +47,7 @@ class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
     def rules(self) -> "Rules":
         """Return what the pure decisions need of the configuration."""
-        return Rules(self.levels(), self.stale_seconds, self.require_gpu_node, self.plan_seconds, self.spares)
+        return Rules(self.levels(), self.stale_seconds, self.require_gpu_node, self.plan_seconds)
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -60,4 +57,3 @@ class Rules(msgspec.Struct, frozen=True):
     stale_seconds: float = 180.0
     require_gpu_node: bool = False
     plan_seconds: float = 60.0
-    spares: int = 1

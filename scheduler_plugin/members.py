@@ -8,8 +8,9 @@ import msgspec
 from outrider.api.core import Job, Pod, PyTorchJob, Toleration
 from outrider.api.gangplacement import GangPlacement
 from outrider.api.meta import OwnerReference
-from outrider.api.names import GANG_GATE, IGNORE_LABEL, JOB_UID_LABEL, SCHEDULER_NAME
-from outrider.workloads import GPU, gang_of, requests_of
+from outrider.api.names import IGNORE_LABEL, JOB_UID_LABEL, SCHEDULER_NAME
+from outrider.api.trainingpolicy import TrainingPolicySpec
+from outrider.workloads import GPU, gang_of, gated, requests_of
 
 PODS: Final = "pods"  # the kubelet's own resource: how many pods a node takes
 
@@ -22,6 +23,7 @@ class GangState(msgspec.Struct, frozen=True):
     owner: Job | PyTorchJob | None
     pods: tuple[Pod, ...]
     placement: GangPlacement | None
+    policy: TrainingPolicySpec = TrainingPolicySpec()
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -64,11 +66,6 @@ def member(pod: Pod, rank: int) -> Member:
         affinity=spec.affinity,
         tolerations=tuple(spec.tolerations),
     )
-
-
-def gated(pod: Pod) -> bool:
-    """Return whether the pod waits for the planner."""
-    return any(gate.name == GANG_GATE for gate in pod.spec.scheduling_gates)
 
 
 def managed(pod: Pod) -> bool:

@@ -21,5 +21,4 @@ UNGATED_PODS: Final = Counter("outrider_planner_ungated_pods", "Pods pinned and 
 REPLACED_RANKS: Final = Counter("outrider_planner_replaced_ranks", "Ranks that got another node.")
 ERRORS: Final = Counter("outrider_planner_errors", "Work on a gang that failed and is tried again.")
 WAITING_GANGS: Final = Gauge("outrider_planner_waiting_gangs", "Gangs with pods that are not bound.")
-LEADER: Final = Gauge("outrider_planner_leader", "1 while this process plans, 0 while it stands by.")
 SNAPSHOT_NODES: Final = Gauge("outrider_snapshot_nodes", "Nodes that filter knows.")

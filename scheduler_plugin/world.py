@@ -14,8 +14,9 @@ from outrider.api.core import Job, Node, Pod, PyTorchJob
 from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import GPUNode
 from outrider.api.meta import ObjectMeta
+from outrider.api.trainingpolicy import TrainingPolicy
 from outrider.topology.domains import Path
-from outrider.workloads import BadQuantity, gang_of
+from outrider.workloads import BadQuantity, gang_of, policy_for
 from scheduler_plugin.config import Rules
 from scheduler_plugin.members import GangState, amounts_of, gone, managed
 from scheduler_plugin.nodes import Amounts, NodeView, view
@@ -51,6 +52,7 @@ class World:
         self._bound: defaultdict[str, set[str]] = defaultdict(set)
         self._gangs: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         self._jobs: dict[str, Job | PyTorchJob] = {}
+        self._policies: dict[str, TrainingPolicy] = {}
         self._plans: dict[str, Plan] = {}
         self._planned: defaultdict[str, dict[str, str]] = defaultdict(dict)  # node -> pod UID -> job UID
         self._claims: dict[str, list[tuple[GangPlacement | None, GangPlacement | None]]] = {}
@@ -82,6 +84,13 @@ class World:
         if new is not None:
             self._jobs[new.metadata.uid] = new
             self._on_gang(new.metadata.uid)
+
+    def on_policy(self, old: TrainingPolicy | None, new: TrainingPolicy | None) -> None:
+        """Take a change of a policy. It holds for the plans that come after it."""
+        if new is not None:
+            self._policies[new.metadata.name] = new
+        elif old is not None:
+            self._policies.pop(old.metadata.name, None)
 
     def on_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Take a change of a pod, of whatever scheduler and owner."""
@@ -144,13 +153,15 @@ class World:
         if owner is None:
             return None
         plan = self._plans.get(job_uid)
+        meta = pods[0].metadata
         present = tuple(pod for pod in pods if pod.status.phase == "Succeeded" or not gone(pod))
         return GangState(
             job=owner,
-            namespace=pods[0].metadata.namespace,
+            namespace=meta.namespace,
             owner=self._jobs.get(job_uid),
             pods=present,
             placement=plan.placement if plan else None,
+            policy=policy_for(self._policies.values(), meta.namespace, meta.labels),
         )
 
     def unsettled(self) -> list[str]:

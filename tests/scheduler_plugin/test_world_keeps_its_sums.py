@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from outrider.api.core import Node, Pod
 from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import GPUNode, Verdict
+from outrider.api.meta import ObjectMeta
+from outrider.api.trainingpolicy import TrainingPolicy, TrainingPolicySpec
 from scheduler_plugin.world import Change, World
 from tests.scheduler_plugin.builders import (
     RULES,
@@ -165,3 +167,14 @@ def test_gangs_come_by_priority_then_age_and_leave_once_placed() -> None:
 def test_a_pod_with_a_quantity_that_is_none_takes_nothing_and_breaks_nothing() -> None:
     bad = make_pod("bad", cpu="much", node="n0")
     assert make_world(make_node("n0"), bad).snapshot.nodes["n0"].free_gpus == 8000
+
+
+def test_a_gang_gets_as_many_spares_as_its_policy_names() -> None:
+    world = make_world(*gang_pods("train", 2))
+    policy = TrainingPolicy(metadata=ObjectMeta(name="more"), spec=TrainingPolicySpec(spares=3))
+    world.on_policy(None, policy)
+    gang = world.gang("job-train")
+    assert gang is not None
+    assert gang.policy.spares == 3
+    world.on_policy(policy, None)
+    assert world.gang("job-train") == msgspec.structs.replace(gang, policy=TrainingPolicySpec())
