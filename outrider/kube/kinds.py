@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
+from urllib.parse import quote
 
 from outrider.api.admission import MutatingWebhookConfiguration
 from outrider.api.coordination import Lease
@@ -48,15 +49,15 @@ class Kind(Generic[T]):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of a collection, an object or its subresource.
+        """Return the URL path of a collection, an object or its subresource; names are quoted, whatever they hold.
 
         Raises ValueError where an object of a namespaced kind is named without its namespace.
         """
         if name and self.namespaced and not namespace:
             raise ValueError(f"{self.plural}/{name}: a namespaced object needs its namespace")
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        scope = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
-        return "/".join(part for part in (f"{root}{scope}/{self.plural}", name, subresource) if part)
+        scope = f"/namespaces/{quote(namespace, safe='')}" if namespace and self.namespaced else ""
+        return "/".join(part for part in (f"{root}{scope}/{self.plural}", quote(name, safe=""), subresource) if part)
 
 
 PODS: Final = Kind(Pod, "pods")

@@ -64,9 +64,10 @@ async def _load(kubeconfig: Path | None) -> Configuration:
             await config.load_kube_config(  # type: ignore[no-untyped-call] # theirs
                 path, client_configuration=configuration, persist_config=False
             )
-    except (config.ConfigException, OSError) as error:
+    except Exception as error:  # the loader checks nothing: a bent file raises whatever it comes upon
         where = kubeconfig or "service account or kubeconfig"
-        raise NoCredentials(f"{where}: {error}; set KUBECONFIG to a file that names your cluster") from error
+        problem = str(error) or type(error).__name__
+        raise NoCredentials(f"{where}: {problem}; set KUBECONFIG to a file that names your cluster") from error
     return configuration
 
 
@@ -85,6 +86,8 @@ class Transport:
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         """See Client."""
+        if name in ("", ".", ".."):  # a path with it would lead elsewhere
+            raise NotFound(f"{kind.plural}: {name!r} names no object", 404)
         return wire.decode_object(kind, await self._request("GET", kind, kind.path(namespace, name)))
 
     async def list(self, kind: Kind[T], selector: Selector = EVERYTHING) -> Page[T]:

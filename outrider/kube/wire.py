@@ -17,6 +17,7 @@ from outrider.kube.kinds import Kind, T
 from outrider.kube.metrics import UNDECODABLE
 
 _LOG: Final = logging.getLogger(__name__)
+_UNDECODABLE: Final = (msgspec.MsgspecError, RecursionError)  # the latter for nesting without end
 _MESSAGE_LIMIT: Final = 1000  # characters; some answers repeat the whole object
 
 
@@ -67,7 +68,7 @@ def decode_object(kind: Kind[T], body: bytes) -> T:
     """Return the object. Raises Invalid, naming the field, where it does not decode."""
     try:
         return msgspec.json.decode(body, type=kind.struct)
-    except msgspec.MsgspecError as error:
+    except _UNDECODABLE as error:
         raise errors.Invalid(f"{kind.plural}: the API server's answer does not decode: {error}") from error
 
 
@@ -75,14 +76,14 @@ def decode_list(kind: Kind[T], body: bytes) -> Chunk[T]:
     """Return one chunk of a list. Raises KubeError for a body that is no list."""
     try:
         answer = msgspec.json.decode(body, type=_List)
-    except msgspec.MsgspecError as error:
+    except _UNDECODABLE as error:
         raise errors.KubeError(f"{kind.plural}: the answer to a list does not decode: {error}") from error
     chunk: Chunk[T] = Chunk(answer.metadata.resource_version, answer.metadata.continue_)
     decoder = msgspec.json.Decoder(kind.struct)
     for raw in answer.items or ():
         try:
             chunk.items.append(decoder.decode(raw))
-        except msgspec.MsgspecError as error:
+        except _UNDECODABLE as error:
             chunk.invalid[key_of(_report(kind, raw, error))] = str(error)
     return chunk
 
@@ -94,13 +95,13 @@ def decode_line(kind: Kind[T], line: bytes) -> WatchEvent[T]:
         if event.type == "ERROR":
             raise error_of(0, bytes(event.object), {}, f"watch {kind.plural}")
         kind_of_event = EventType(event.type)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (*_UNDECODABLE, ValueError) as error:
         raise errors.KubeError(f"watch {kind.plural}: a line does not decode: {error}") from error
     if kind_of_event is EventType.BOOKMARK:
         return WatchEvent(kind_of_event, _metadata(event.object))
     try:
         decoded = msgspec.json.decode(event.object, type=kind.struct)
-    except msgspec.MsgspecError as error:
+    except _UNDECODABLE as error:
         metadata = _report(kind, event.object, error)
         return WatchEvent(EventType.INVALID, metadata, problem=str(error))
     return WatchEvent(kind_of_event, decoded.metadata, decoded)
@@ -117,7 +118,7 @@ def _report(kind: Kind[T], raw: msgspec.Raw, error: Exception) -> ObjectMeta:
 def _metadata(raw: msgspec.Raw) -> ObjectMeta:
     try:
         return msgspec.json.decode(raw, type=_Named).metadata
-    except msgspec.MsgspecError:
+    except _UNDECODABLE:
         return ObjectMeta()
 
 
@@ -129,7 +130,7 @@ def is_status(body: bytes) -> bool:
 def _status(body: bytes) -> Status:
     try:
         return msgspec.json.decode(body, type=Status)
-    except msgspec.MsgspecError:  # a proxy's HTML page, or an object whose status is no text
+    except _UNDECODABLE:  # a proxy's HTML page, or an object whose status is no text
         return Status(message=body[:_MESSAGE_LIMIT].decode(errors="replace"))
 
 

@@ -1,6 +1,7 @@
 import json
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from outrider.kube import errors, wire
 from outrider.kube.client import EventType
 from outrider.kube.kinds import GPUNODES, PODS
+from outrider.kube.transport import connect
 
 
 def line(type_: str, **content: object) -> bytes:
@@ -89,6 +91,44 @@ def test_a_watched_object_that_does_not_decode_is_an_invalid_event() -> None:
     assert event.metadata.name == "n1"
     assert event.metadata.resource_version == "5"
     assert "$.spec" in event.problem
+
+
+def test_nesting_without_end_is_undecodable_and_no_crash() -> None:
+    deep = b'{"metadata":{"name":"p"},"spec":' + b'{"x":' * 5000 + b"1" + b"}" * 5001
+    with pytest.raises(errors.Invalid):
+        wire.decode_object(PODS, deep)
+    with pytest.raises(errors.KubeError):
+        wire.decode_line(PODS, b'{"type":"ADDED","object":' + deep + b"}")
+    with pytest.raises(errors.KubeError):
+        wire.decode_list(PODS, b'{"items":[' + deep + b"]}")
+
+
+@pytest.mark.parametrize("name", ["a/b", "../secrets/x", "x?dryRun=All", "x#y", "é %2e"])
+def test_a_name_never_leads_to_another_path(name: str) -> None:
+    path = PODS.path(name, name)
+    assert path.count("/") == "/api/v1/namespaces/NAMESPACE/pods/POD".count("/")
+    assert not set("?# ") & set(path)
+
+
+KUBECONFIGS = {
+    "empty": b"",
+    "brace": b"{",
+    "null": b"null",
+    "list": b"[]",
+    "text": b"hello",
+    "binary": bytes(range(256)),
+    "no-context": b"apiVersion: v1\nkind: Config\n",
+    "users": b"clusters: [{name: x, cluster: {server: y}}]\ncontexts: [{name: x, context: {cluster: x, user: y}}]\n"
+    b"current-context: x\nusers: 7\n",
+}
+
+
+@pytest.mark.parametrize("content", KUBECONFIGS.values(), ids=KUBECONFIGS.keys())
+async def test_a_kubeconfig_that_makes_no_sense_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "kubeconfig").write_bytes(content)
+    with pytest.raises(errors.NoCredentials, match=r"kubeconfig: [^;]+; set KUBECONFIG"):
+        async with connect("t", kubeconfig=tmp_path / "kubeconfig"):
+            pass
 
 
 def test_a_bookmark_carries_the_version_only() -> None:
