@@ -111,7 +111,7 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
     try:
         response = await handler(request)
         status = response.status
-    except (wire.BadRequest, BadQuantity) as error:
+    except (wire.BadRequest, BadQuantity, web.RequestPayloadError) as error:
         status, response = 400, _refusal(request, 400, str(error))
     except TimeoutError:
         status, response = 408, _refusal(request, 408, "the request's body did not arrive in time")

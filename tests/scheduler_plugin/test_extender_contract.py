@@ -178,6 +178,12 @@ async def test_15_a_malformed_request_is_a_400_that_says_what_is_wrong(http: Htt
     assert (await response.text()).strip()
 
 
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+async def test_15_a_body_that_is_not_compressed_as_it_says_is_a_400(http: Http, verb: str) -> None:
+    response = await http.post(f"/{verb}", data=b"not gzip", headers={"Content-Encoding": "gzip"})
+    assert response.status == 400
+
+
 KEYS = st.sampled_from(["Pod", "NodeNames", "Nodes", "items", "metadata", "NodeNameToVictims", "pods"])
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
