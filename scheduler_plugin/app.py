@@ -23,7 +23,7 @@ from scheduler_plugin.planner import Planner
 from scheduler_plugin.world import Change, World
 
 _LOG: Final = logging.getLogger(__name__)
-_PUBLISH_SECONDS: Final = 0.005  # changes that come together become one snapshot
+_PUBLISH_SECONDS: Final = 0.02  # changes that come together become one snapshot; plans are published at once
 _ABSENT_SECONDS: Final = 60.0  # how often to look whether an optional kind has been installed
 
 
