@@ -10,7 +10,7 @@ from outrider.api.gangplacement import GangPlacementStatus, PlacementState, Rank
 from outrider.api.names import TRACEPARENT_ANNOTATION
 from outrider.api.times import parse_rfc3339
 from outrider.workloads import Size, gated, rank_of, size_of
-from scheduler_plugin.config import Rules
+from scheduler_plugin.config import LONGEST_SECONDS, Rules
 from scheduler_plugin.decide import usable
 from scheduler_plugin.members import GangState, gone, managed, member
 from scheduler_plugin.plan import Gang
@@ -126,11 +126,11 @@ def case_of(gang: GangState, snapshot: Snapshot, rules: Rules, now: float) -> Ca
 
 
 def expired(status: GangPlacementStatus, now: float) -> bool:
-    """Return whether the plan's time to bind is over."""
+    """Return whether the plan's time to bind is over. A time that no planner wrote is: none, nonsense, or far ahead."""
     try:
-        return status.expires_at is not None and parse_rfc3339(status.expires_at) <= now
+        return not now < parse_rfc3339(status.expires_at or "") <= now + LONGEST_SECONDS
     except ValueError:
-        return True  # edited by hand into nonsense: as good as over
+        return True
 
 
 def _stray(pod: Pod, node: str, status: GangPlacementStatus, snapshot: Snapshot, now: float) -> bool:

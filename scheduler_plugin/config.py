@@ -1,13 +1,14 @@
 """Configuration of the scheduler plugin; the chart writes it from its values."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from outrider.component import ComponentConfig, Port
 from outrider.topology import Levels, levels_from
 
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
+LONGEST_SECONDS: Final = 86400
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_SECONDS)]
 
 
 class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -191,9 +191,10 @@ def test_a_plan_is_not_blamed_while_kube_scheduler_has_not_tried_it() -> None:
     assert step(pods, placement=placement).status is None
 
 
-def test_a_time_that_is_no_time_counts_as_over() -> None:
+@pytest.mark.parametrize("time", ["tomorrow", "0000-01-01T00:00:00Z", "9999-12-31T00:00:00Z", None])
+def test_a_time_that_no_planner_wrote_counts_as_over(time: str | None) -> None:
     placement = make_placement("train", {0: "n0", 1: "n1", 2: "n2"})
-    status = msgspec.structs.replace(placement.status, expires_at="tomorrow")
+    status = msgspec.structs.replace(placement.status, expires_at=time)
     pods = [*running("n0", "n1"), make_pod("train-2", job="train", rank=2, gated=False, refused=True)]
     assert step(pods, placement=msgspec.structs.replace(placement, status=status)).status is not None
 
