@@ -84,8 +84,8 @@ class AffectedJob(Resource, frozen=True, kw_only=True):
 class RemediationSpec(Resource, frozen=True, kw_only=True):
     """Cause of the episode, and a person's word on it."""
 
-    node: str
-    cause: Annotated[str, msgspec.Meta(description="code of the deciding finding, such as xid/79")]
+    node: Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+    cause: Annotated[str, msgspec.Meta(max_length=1024, description="code of the deciding finding, such as xid/79")]
     subject_id: str = ""
     boot_id: str = ""
     cancel: Annotated[bool, msgspec.Meta(description="true stops the episode before its next rung")] = False
