@@ -9,7 +9,7 @@ import msgspec
 
 from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacement, GangPlacementSpec, GangPlacementStatus
-from outrider.api.meta import ObjectMeta, OwnerReference
+from outrider.api.meta import Condition, ObjectMeta, OwnerReference
 from outrider.api.names import GANG_GATE, TRACEPARENT_ANNOTATION, WHY_ANNOTATION
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -66,6 +66,19 @@ async def _created(client: Client, wanted: GangPlacement) -> GangPlacement:
 def placement_name(job: OwnerReference) -> str:
     """Return the name of a job's placement."""
     return f"{job.kind}-{job.name}".lower()
+
+
+async def say_accepted(client: Client, placement: GangPlacement, condition: Condition) -> None:
+    """Write the condition, unless the placement changed since it was read. Raises KubeError."""
+    meta = placement.metadata
+    body = {
+        "metadata": {"resourceVersion": meta.resource_version},
+        "status": {"conditions": [msgspec.to_builtins(condition)]},
+    }
+    try:
+        await client.patch(GANGPLACEMENTS, meta.name, body, PatchType.MERGE, meta.namespace, "status")
+    except (NotFound, Conflict) as error:
+        _LOG.info("condition not written: %s", error, extra={"placement": f"{meta.namespace}/{meta.name}"})
 
 
 async def release(client: Client, pods: Iterable[tuple[Pod, Sequence[str]]], why: str) -> list[Pod]:

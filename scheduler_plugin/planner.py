@@ -25,6 +25,7 @@ from outrider.kube.workqueue import WorkQueue
 from outrider.telemetry import traces
 from outrider.workloads import BadQuantity
 from scheduler_plugin import deliver
+from scheduler_plugin.acceptance import accepted, problem
 from scheduler_plugin.advance import Advance, advance
 from scheduler_plugin.config import Rules
 from scheduler_plugin.members import GangState, managed
@@ -89,7 +90,18 @@ class Planner:
     async def _look(self) -> None:
         while True:
             self._add_unsettled()
+            await self._judge_placements()
             await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _judge_placements(self) -> None:
+        for placement, orphaned in self._world.placements():
+            condition = accepted(placement, problem(placement, orphaned=orphaned), self._clock())
+            if condition is None:
+                continue
+            try:
+                await deliver.say_accepted(self._client, placement, condition)
+            except KubeError as error:
+                _LOG.warning("condition not written, tried again: %s", error, extra={"job_uid": placement.spec.job_uid})
 
     async def _wake_waiting(self) -> None:
         while True:

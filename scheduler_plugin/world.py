@@ -164,6 +164,11 @@ class World:
             policy=policy_for(self._policies.values(), meta.namespace, meta.labels),
         )
 
+    def placements(self) -> list[tuple[GangPlacement, bool]]:
+        """Return every placement, and whether it is orphaned: its job is not known and has no pods."""
+        plans = self._plans.items()
+        return [(plan.placement, uid not in self._jobs and uid not in self._gangs) for uid, plan in plans]
+
     def unsettled(self) -> list[str]:
         """Return the UIDs of jobs that the planner has not seen placed: highest priority first, then the oldest."""
         waiting = {uid: self._turn(uid, pods) for uid, pods in self._gangs.items() if self._open(uid, pods)}

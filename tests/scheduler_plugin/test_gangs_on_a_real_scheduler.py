@@ -7,10 +7,11 @@ import pytest
 
 from outrider.api import reasons
 from outrider.api.core import Pod
-from outrider.api.gangplacement import PlacementState
+from outrider.api.gangplacement import GangPlacement, GangPlacementSpec, PlacementState
+from outrider.api.meta import ObjectMeta
 from outrider.api.names import WHY_ANNOTATION
 from outrider.kube.client import Client, Selector
-from outrider.kube.kinds import EVENTS, GPUNODES, JOBS, PODS, PYTORCHJOBS
+from outrider.kube.kinds import EVENTS, GANGPLACEMENTS, GPUNODES, JOBS, PODS, PYTORCHJOBS
 from testbed.scheduling import Scheduling
 from tests.scheduler_plugin.real import (
     LEAF,
@@ -210,3 +211,15 @@ async def test_while_the_extender_is_down_single_pods_go_on_and_gangs_wait(
     finally:
         scheduling.start()
     assert len(await bound(client, namespace, "train", 2)) == 2
+
+
+async def test_a_placement_made_by_hand_is_told_that_it_is_ignored(client: Client, namespace: str) -> None:
+    spec = GangPlacementSpec(job_kind="Job", job_name="nobody", job_uid="nobody", size=3)
+    by_hand = GangPlacement(metadata=ObjectMeta(name="job-nobody", namespace=namespace), spec=spec)
+    await client.create(GANGPLACEMENTS, by_hand, namespace)
+
+    async def told() -> bool:
+        conditions = (await client.get(GANGPLACEMENTS, "job-nobody", namespace)).status.conditions
+        return any(one.status == "False" and "'nobody' is no job" in one.message for one in conditions)
+
+    await eventually(told)
