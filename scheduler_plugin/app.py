@@ -93,7 +93,9 @@ class Plugin:
         runner = web.AppRunner(extender.application(), access_log=None)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self._config.extender_host, self._config.extender_port)
+            tls = self._config.extender_tls
+            context = tls.context() if tls else None
+            site = web.TCPSite(runner, self._config.extender_host, self._config.extender_port, ssl_context=context)
             await site.start()
             self.port = runner.addresses[0][1]
             await asyncio.Event().wait()

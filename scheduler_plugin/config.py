@@ -6,6 +6,7 @@ import msgspec
 
 from outrider.component import ComponentConfig, Port
 from outrider.topology import Levels, levels_from
+from scheduler_plugin.tls import TLS
 
 LONGEST_SECONDS: Final = 86400
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_SECONDS)]
@@ -19,6 +20,9 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     extender_port: Port = 8888
     """Where kube-scheduler finds it; the chart's scheduler configuration names the same."""
+
+    extender_tls: TLS | None = None
+    """Serves the extender over HTTPS, for a kube-scheduler elsewhere; plain HTTP without it."""
 
     topology_preset: str = "nvidia"
     """Node labels that hold the network topology: nvidia, topograph, aws, gke, oci or coreweave."""
