@@ -22,6 +22,7 @@ from node_agent.publishing import (
     status_body,
     status_of,
     taint_patch,
+    taint_words,
     tells_the_same,
     traceparents,
     wanted_taint,
@@ -30,7 +31,6 @@ from node_agent.ranks import trace_of
 from outrider.api.core import Node, Pod
 from outrider.api.gpunode import GPUNode, Health, Mode, RankState
 from outrider.api.meta import ObjectMeta
-from outrider.api.names import UNHEALTHY_TAINT
 from outrider.api.reasons import GPU_RECOVERED, GPU_UNHEALTHY, NODE_TAINTED, NODE_UNTAINTED
 from outrider.health.judge import Judgement
 from outrider.kube.backoff import delay_seconds
@@ -145,7 +145,7 @@ class Publisher:
         if not patch:
             return
         await self._client.patch(NODES, self._node, patch, PatchType.JSON)
-        await self._tell_taint(node, wanted, known)
+        await self._tell_taint(node, wanted, taint_words(wanted, mode, known.judgement.message))
 
     async def _mode(self) -> Mode:
         try:
@@ -153,11 +153,9 @@ class Publisher:
         except NotFound:
             return Mode.AUTO
 
-    async def _tell_taint(self, node: Node, wanted: str | None, known: Known) -> None:
+    async def _tell_taint(self, node: Node, wanted: str | None, message: str) -> None:
         reason = NODE_TAINTED if wanted else NODE_UNTAINTED
-        words = f"no new GPU work ({UNHEALTHY_TAINT}={wanted})" if wanted else f"taint {UNHEALTHY_TAINT} lifted"
         _LOG.info("taint changed", extra={"node": self._node, "taint": wanted or ""})
-        message = f"{words}: {known.judgement.message}"
         await self._events.emit(node, NODES, reason=reason, message=message, warning=wanted is not None)
 
     async def _status(self, known: Known) -> None:

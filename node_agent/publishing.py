@@ -144,6 +144,15 @@ def wanted_taint(judgement: Judgement, mode: Mode) -> str | None:
     return taint_for(judgement.node.reason).value
 
 
+def taint_words(wanted: str | None, mode: Mode, message: str) -> str:
+    """Return what users are told about a change of the taint: a person's wish before what the hardware shows."""
+    if wanted:
+        why = "GPUNode spec.mode is Quarantined; Auto ends it. " if wanted == QUARANTINED else ""
+        return f"no new GPU work ({UNHEALTHY_TAINT}={wanted}): {why}{message}"
+    why = "GPUNode spec.mode is Paused, so nothing acts on the evidence. " if mode is Mode.PAUSED else ""
+    return f"taint {UNHEALTHY_TAINT} lifted: {why}{message}"
+
+
 def taint_patch(node: Node, wanted: str | None, *, may_remove: bool) -> list[JSON]:
     """Return the JSON patch that gives the node our taint, changes its value or removes it; empty where all is well.
 

@@ -3,7 +3,15 @@
 import pytest
 
 from node_agent.judging import Memory, Rules, conclude
-from node_agent.publishing import condition_patch, status_of, taint_patch, tells_the_same, traceparents, wanted_taint
+from node_agent.publishing import (
+    condition_patch,
+    status_of,
+    taint_patch,
+    taint_words,
+    tells_the_same,
+    traceparents,
+    wanted_taint,
+)
 from outrider.api.core import Node, NodeSpec, NodeStatus, StatusCondition, Taint
 from outrider.api.gpunode import GPUNode, Mode, RankState
 from outrider.api.meta import ObjectMeta
@@ -54,6 +62,19 @@ def status(memory: Memory, existing: GPUNode | None = None, now: float = NOW + 6
 )
 def test_only_hard_verdicts_and_quarantine_want_a_taint(codes, mode, taint):
     assert wanted_taint(judged(*codes), mode) == taint
+
+
+@pytest.mark.parametrize(
+    ("wanted", "mode", "words"),
+    [
+        ("xid-79", Mode.AUTO, "no new GPU work (outrider.dev/unhealthy=xid-79): GPU 3 is lost"),
+        ("quarantined", Mode.QUARANTINED, "spec.mode is Quarantined; Auto ends it"),
+        (None, Mode.AUTO, "taint outrider.dev/unhealthy lifted: GPU 3 is lost"),
+        (None, Mode.PAUSED, "lifted: GPUNode spec.mode is Paused"),
+    ],
+)
+def test_a_change_of_the_taint_names_the_wish_of_people_that_caused_it(wanted, mode, words):
+    assert words in taint_words(wanted, mode, "GPU 3 is lost")
 
 
 def test_the_first_taint_of_a_node_is_tied_to_the_version_that_was_read():
