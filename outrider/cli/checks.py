@@ -52,7 +52,7 @@ def healthy(checks: list[Check]) -> bool:
 
 def _resources(evidence: Evidence) -> Iterator[Check]:
     for plural, answer in evidence.kinds.items():
-        found = f"{len(answer.value.items)} objects" if answer.value else answer.problem
+        found = _count(len(answer.value.items), "object") if answer.value else answer.problem
         invalid = len(answer.value.invalid) if answer.value else 0
         if invalid:
             hint = f"kubectl get {plural} -o yaml; correct or delete them"
@@ -61,13 +61,17 @@ def _resources(evidence: Evidence) -> Iterator[Check]:
             yield Check("resources", plural, answer.value is not None, found, "" if answer.value else _INSTALL)
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _webhook(evidence: Evidence) -> Iterator[Check]:
     answer = evidence.configuration
     if answer.value is None:
         yield Check("webhook", "configuration", False, answer.problem, _INSTALL)
         return
     bundles = [webhook.client_config.ca_bundle for webhook in answer.value.webhooks]
-    yield Check("webhook", "configuration", True, f"{len(bundles)} webhooks")
+    yield Check("webhook", "configuration", True, _count(len(bundles), "webhook"))
     log = f"kubectl logs -n {evidence.release_namespace} deploy/outrider-webhook"
     if not bundles or not all(bundles):
         yield Check("webhook", "certificate", False, "the webhook has written no caBundle yet", log)
@@ -125,6 +129,9 @@ def _running(evidence: Evidence, component: str) -> Check:
         return Check(component, "pods", None, pods.problem, "try again with rights to list pods there")
     ours = _pods_of(evidence, component)
     ready = sum(_ready(pod) for pod in ours)
+    if not ours:
+        found = f"no pod in namespace {evidence.release_namespace}"
+        return Check(component, "pods", False, found, "is Outrider installed elsewhere? Name it: --release-namespace")
     hint = f"kubectl describe pods -n {evidence.release_namespace} -l {COMPONENT_LABEL}={component}"
     return Check(component, "pods", ready > 0, f"{ready} of {len(ours)} ready", "" if ready else hint)
 

@@ -29,11 +29,20 @@ _WAYS_OUT: Final[tuple[tuple[type[KubeError], str], ...]] = (
     (NoCredentials, ""),
     (Unreachable, "is the cluster up, and is this its kubeconfig? Try: kubectl cluster-info"),
     (Forbidden, "ask for the rights to read this, or use another kubeconfig"),
-    (NotFound, "is Outrider installed, and is the name right? Try: outrider check"),
+    (
+        NotFound,
+        "are name and namespace (-n) right, and is Outrider installed? Try: kubectl get pods -A; outrider check",
+    ),
     (Invalid, "is this cluster's Outrider newer or older than this command?"),
 )
 
-app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="Outrider keeps GPU training running through bad hardware. Reads the cluster and changes nothing. "
+    "Exit code 2: wrong arguments, or the cluster could not be asked.",
+)
 
 
 class Output(StrEnum):
@@ -63,6 +72,8 @@ def why(
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Say why a pod waits, runs where it runs, or was moved, and what to do next."""
+    if "/" in pod:
+        raise typer.BadParameter(f"'{pod}': name the pod alone, and its namespace with -n", param_hint="POD")
     answer = _run(_why(pod, namespace, kubeconfig))
     _show(answer, tables.explanation_lines(answer), output)
 

@@ -130,16 +130,17 @@ def _episodes(pod: Pod, picture: Picture) -> Iterator[Fact]:
 def _part(pod: Pod, episode: Remediation) -> str:
     """Return the pod's part in an episode, empty where it has none."""
     cause = f"{episode.spec.cause} on {episode.spec.node}"
+    is_open = episode.status.phase is Phase.OPEN
     for job in episode.status.jobs:
         if pod.metadata.uid in job.pod_uids:
-            return f"moves this pod off because of {cause}"
+            return f"{'moves' if is_open else 'was to move'} this pod off because of {cause}"
         if job.uid != job_uid_of(pod):
             continue
         if (pod.metadata.creation_timestamp or "") >= (episode.metadata.creation_timestamp or "") and (
             rank_of(pod) in job.ranks
         ):
             return f"this pod replaces {', '.join(job.pods)}, moved because of {cause}"
-        return f"another rank of this job is moved because of {cause}; this pod stays"
+        return f"another rank of this job {'is' if is_open else 'was'} moved because of {cause}; this pod stays"
     return ""
 
 

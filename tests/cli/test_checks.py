@@ -119,6 +119,12 @@ def test_each_fault_fails_its_check_with_a_hint(name, changes):
     assert found[name].hint
 
 
+def test_a_wrong_release_namespace_is_suggested_where_no_pod_is_found():
+    found = failed(well(component_pods=page(), release_namespace="elsewhere"))["remediation/pods"]
+    assert found.detail == "no pod in namespace elsewhere"
+    assert "--release-namespace" in found.hint
+
+
 def test_one_fault_fails_no_other_check():
     assert list(failed(well(trial=Answer(Trial("team", changed=False))))) == ["webhook/answers"]
 

@@ -89,6 +89,11 @@ def test_a_pod_that_stays_is_told_why_its_job_is_touched():
     assert "another rank of this job is moved because of xid/79" in text_of(pod(0, "a", "gpu-0"), picture())
 
 
+def test_after_the_episode_it_is_told_in_the_past():
+    ended = changed(picture(), episodes=[episode(Phase.ISOLATED)])
+    assert "another rank of this job was moved because of xid/79" in text_of(pod(0, "a", "gpu-0"), ended)
+
+
 def test_the_replacement_is_told_whom_it_replaces():
     new = pod(1, "new", "gpu-3", created=rfc3339(NOW))
     assert "this pod replaces train-1-old, moved because of xid/79 on gpu-1" in text_of(new, picture())

@@ -68,6 +68,13 @@ async def test_why_of_a_pod_that_does_not_exist_is_one_clear_line(kubeconfig, na
     assert "Traceback" not in words
 
 
+@pytest.mark.parametrize("name", ["pod/ghost", "team/ghost"])
+async def test_a_pod_named_with_a_slash_is_refused_with_the_way_out(kubeconfig, name):
+    code, _, words = await outrider(kubeconfig, "why", name)
+    assert code == 2
+    assert "its namespace with -n" in " ".join(words.replace("│", " ").split())
+
+
 async def test_check_fails_with_hints_where_the_chart_is_not_installed(kubeconfig):
     code, text, _ = await outrider(kubeconfig, "check", "-o", "json", "--release-namespace", "nowhere")
     assert code == 1
