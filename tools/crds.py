@@ -57,7 +57,10 @@ def _plain(kind: inspect.Type) -> Schema:
         case inspect.EnumType():
             return {"type": "string", "description": _doc(kind.cls), "enum": [str(member.value) for member in kind.cls]}
         case inspect.ListType():
-            return {"type": "array", "items": schema_of(kind.item_type), **_list_kind(kind.item_type)}
+            items = schema_of(kind.item_type)
+            # kubectl explain shows the words of the field, not of its items.
+            described = {"description": items["description"]} if "description" in items else {}
+            return {"type": "array", "items": items, **described, **_list_kind(kind.item_type)}
         case inspect.DictType():
             return {"type": "object", "additionalProperties": schema_of(kind.value_type)}
     if scalar := _SCALARS.get(type(kind)):

@@ -37,9 +37,9 @@ class RejectedAlternative(Resource, frozen=True, kw_only=True):
 class GangPlacementSpec(Resource, frozen=True, kw_only=True):
     """Which gang this is."""
 
-    job_kind: str
-    job_name: str
-    job_uid: str
+    job_kind: Annotated[str, msgspec.Meta(description="Job or PyTorchJob")]
+    job_name: Annotated[str, msgspec.Meta(description="the job that owns the gang, in this namespace")]
+    job_uid: Annotated[str, msgspec.Meta(description="its UID")]
     size: Annotated[int, msgspec.Meta(ge=1, description="pods that must run together")]
 
 
@@ -47,11 +47,15 @@ class GangPlacementStatus(Resource, frozen=True, kw_only=True):
     """The plan. ``revision`` grows by one with each new plan and fences concurrent planners."""
 
     state: PlacementState = PlacementState.WAITING
-    revision: Annotated[int, msgspec.Meta(ge=0)] = 0
-    message: Annotated[str, msgspec.Meta(max_length=MESSAGE_MAX)] = ""
+    revision: Annotated[int, msgspec.Meta(ge=0, description="grows by one with each new plan")] = 0
+    message: Annotated[
+        str, msgspec.Meta(max_length=MESSAGE_MAX, description="what it waits for, or where it was placed")
+    ] = ""
     domain: Annotated[str, msgspec.Meta(description="smallest topology domain that holds the gang")] = ""
     ranks: Annotated[list[RankAssignment], msgspec.Meta(max_length=16384)] = []
-    spares: list[str] = []
+    spares: Annotated[
+        list[str], msgspec.Meta(description="healthy nodes near the gang, for a rank that has to move")
+    ] = []
     rejected: Annotated[list[RejectedAlternative], msgspec.Meta(max_length=32)] = []
     expires_at: Timestamp | None = None
     traceparent: str = ""

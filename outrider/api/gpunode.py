@@ -73,7 +73,7 @@ class Finding(Resource, frozen=True, kw_only=True):
     )
     first_seen: Timestamp
     last_seen: Timestamp
-    count: Annotated[int, msgspec.Meta(ge=1)] = 1
+    count: Annotated[int, msgspec.Meta(ge=1, description="how often it was seen")] = 1
     evidence: Annotated[str, msgspec.Meta(max_length=LINE_MAX, description="the line or reading that shows it")] = ""
     verdict: Verdict = Verdict.NONE
 
@@ -119,12 +119,14 @@ class GPUNodeStatus(Resource, frozen=True, kw_only=True):
     score: Score = 0
     verdict: Verdict = Verdict.NONE
     reason: Annotated[str, msgspec.Meta(description="code of the finding that decided, empty when healthy")] = ""
-    message: Annotated[str, msgspec.Meta(max_length=MESSAGE_MAX)] = ""
+    message: Annotated[
+        str, msgspec.Meta(max_length=MESSAGE_MAX, description="what was seen, where, and what to do next")
+    ] = ""
     gpus: list[GPU] = []
     findings: Annotated[list[Finding], msgspec.Meta(max_length=FINDINGS_MAX)] = []
     ranks: Annotated[list[RankState], msgspec.Meta(max_length=RANKS_MAX)] = []
-    boot_id: str = ""
-    driver_version: str = ""
+    boot_id: Annotated[str, msgspec.Meta(description="boot of the node that the evidence is from")] = ""
+    driver_version: Annotated[str, msgspec.Meta(description="version of the NVIDIA driver")] = ""
     observed_at: Timestamp | None = None
     conditions: list[Condition] = []
 

@@ -71,8 +71,8 @@ class AffectedJob(Resource, frozen=True, kw_only=True):
     reports_steps: Annotated[bool, msgspec.Meta(description="its ranks report steps through the in-pod contract")] = (
         False
     )
-    checkpoint_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
-    resumed_step: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    checkpoint_step: Annotated[int, msgspec.Meta(ge=-1, description="step of the saved checkpoint; -1: unknown")] = -1
+    resumed_step: Annotated[int, msgspec.Meta(ge=-1, description="first step seen in the new place; -1: none yet")] = -1
     traceparent: str = ""
 
     @property
@@ -86,8 +86,8 @@ class RemediationSpec(Resource, frozen=True, kw_only=True):
 
     node: Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
     cause: Annotated[str, msgspec.Meta(max_length=1024, description="code of the deciding finding, such as xid/79")]
-    subject_id: str = ""
-    boot_id: str = ""
+    subject_id: Annotated[str, msgspec.Meta(description="UUID of the GPU or id of the link; empty: the node")] = ""
+    boot_id: Annotated[str, msgspec.Meta(description="boot of the node that the evidence is from")] = ""
     cancel: Annotated[bool, msgspec.Meta(description="true stops the episode before its next rung")] = False
 
 
@@ -98,7 +98,9 @@ class RemediationStatus(Resource, frozen=True, kw_only=True):
     mode: ActionMode = ActionMode.OBSERVE
     steps: list[Step] = []
     jobs: list[AffectedJob] = []
-    message: Annotated[str, msgspec.Meta(max_length=MESSAGE_MAX)] = ""
+    message: Annotated[
+        str, msgspec.Meta(max_length=MESSAGE_MAX, description="how far it is, or what holds it back")
+    ] = ""
     checkpoint_request: Annotated[str, msgspec.Meta(description="id of the request sent to all ranks")] = ""
     checkpoint_deadline: Timestamp | None = None
     conditions: list[Condition] = []

@@ -22,10 +22,18 @@ class Checkpoint(Resource, frozen=True, kw_only=True):
 class Elastic(Resource, frozen=True, kw_only=True):
     """torchrun settings injected where the user set none."""
 
-    max_restarts: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 100
-    keep_alive_interval_seconds: Annotated[int, msgspec.Meta(ge=1, le=60)] = 1
-    keep_alive_max_attempt: Annotated[int, msgspec.Meta(ge=1, le=60)] = 5
-    last_call_timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=600)] = 5
+    max_restarts: Annotated[
+        int, msgspec.Meta(ge=0, le=1000, description="PET_MAX_RESTARTS: how often workers may meet again")
+    ] = 100
+    keep_alive_interval_seconds: Annotated[
+        int, msgspec.Meta(ge=1, le=60, description="seconds between signs of life of a worker group")
+    ] = 1
+    keep_alive_max_attempt: Annotated[
+        int, msgspec.Meta(ge=1, le=60, description="signs of life missed until it counts as lost")
+    ] = 5
+    last_call_timeout_seconds: Annotated[
+        int, msgspec.Meta(ge=1, le=600, description="seconds that a rendezvous stays open for late ones")
+    ] = 5
 
 
 class TrainingPolicySpec(Resource, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ class Whole(Resource, frozen=True, kw_only=True):
     names: Annotated[list[str], msgspec.Meta(max_length=4)] = []
     labels: dict[str, str] = {}
     conditions: list[Condition] = []
+    parts: list[Part] = []
+    said: Annotated[list[Part], msgspec.Meta(description="spare parts")] = []
 
 
 def test_a_struct_becomes_a_structural_schema() -> None:
@@ -44,6 +46,8 @@ def test_a_struct_becomes_a_structural_schema() -> None:
     }
     assert properties["names"] == {"type": "array", "items": {"type": "string"}, "maxItems": 4}
     assert properties["labels"] == {"type": "object", "additionalProperties": {"type": "string"}}
+    assert properties["parts"]["description"] == "A part, in two lines."
+    assert properties["said"]["description"] == "spare parts"
     assert properties["conditions"]["x-kubernetes-list-map-keys"] == ["type"]
 
 
