@@ -70,7 +70,8 @@ def _untakable(context: Context) -> bool:
 
 
 def _isolated(context: Context, proof: str) -> str:
-    return f"{proof}. {context.node} stays tainted until it is repaired: kubectl describe gpunode {context.node}"
+    node = context.node
+    return f"{proof}. {node} keeps its taint until its agent finds it healthy: kubectl describe gpunode {node}"
 
 
 def _close(context: Context, phase: Phase, message: str) -> Decision:

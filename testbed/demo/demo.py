@@ -107,7 +107,7 @@ def _next(state: State, sick: str) -> list[str]:
         "  kubectl get gpunodes,remediations",
         f"  kubectl -n {NAMESPACE} logs -f job/{JOB}        # the loss curve goes on",
         f"  {testbed} node reboot {sick}        # repair the node: its taint goes",
-        f"  {testbed} inject gpu-0 ecc --gpu 2          # another fault",
+        f"  {testbed} inject gpu-0 ecc --gpu 2          # a milder fault: the score falls, nothing moves",
         f"  less {state.folder}/traces.jsonl  # one trace from admission to the resumed step",
         "  make demo                                   # once more;  make clean removes everything",
     ]
