@@ -54,7 +54,11 @@ def judge(findings: Iterable[Evidence], gpus: Mapping[str, str], now: float, cat
     score = points(lowest * remaining(own, catalogue, now))
     node = _opinion(everything, verdicts, score, blind, catalogue)
     decider = _decider(everything, verdicts)
-    message = _message(decider, gpus, catalogue) if decider else f"{len(gpus)} GPUs, nothing known against them"
+    message = (
+        _message(decider, verdicts[decider.key], gpus, catalogue)
+        if decider
+        else f"{len(gpus)} GPUs, nothing known against them"
+    )
     return Judgement(node=node, gpus=opinions, message=message, verdicts=verdicts)
 
 
@@ -134,8 +138,10 @@ def _health(verdict: Verdict, score: int, blind: bool) -> Health:
     return Health.DEGRADED if verdict is Verdict.NO_NEW_WORK or score < DEGRADED_BELOW else Health.HEALTHY
 
 
-def _message(decider: Evidence, gpus: Mapping[str, str], catalogue: Catalogue) -> str:
+def _message(decider: Evidence, verdict: Verdict, gpus: Mapping[str, str], catalogue: Catalogue) -> str:
     row = catalogue.of(decider.code)
     subject = gpus.get(decider.owner, decider.owner)
     where = f"{subject}: " if subject else ""
-    return f"{where}{row.meaning} ({decider.code}). Next: {row.advice}."
+    softened = verdict is Verdict.WATCH and row.verdict.hard  # other evidence says that this is less than it looks
+    advice = "nothing now: what was seen with it is milder, or decides" if softened else row.advice
+    return f"{where}{row.meaning} ({decider.code}). Next: {advice}."
