@@ -1,7 +1,7 @@
 # `make` alone prints the targets. Every step says what it does and how long it took.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-more bench-demo generate verify lint docs clean
+.PHONY: help setup programs demo test test-more bench-demo generate verify lint docs clean
 
 UV_VERSION := 0.13.9
 SETUP := .venv/.outrider-setup
@@ -24,12 +24,15 @@ $(SETUP): pyproject.toml uv.lock tools/bootstrap
 demo: $(SETUP) ## Lose a GPU under a real training job on a local Kubernetes, and watch it go on
 	$(STEP) "Demo" $(BIN)/python -m testbed.demo.demo
 
-test: lint ## Lint, types and all tests but the long ones
+programs: $(SETUP) ## Build what the testbed runs into the cache, once: Kubernetes, helm, images, PyTorch
+	$(STEP) "Programs of the testbed" $(BIN)/python -m testbed build
+
+test: lint programs ## Lint, types and all tests but the long ones
 	$(STEP) "Unit and chart tests" $(PYTEST) -m "not control_plane and not cluster and not slow"
 	$(STEP) "Tests on a real control plane" $(PYTEST) -m "control_plane and not cluster and not slow"
 	$(STEP) "Scenario tests on real nodes" $(PYTEST) -m "cluster and not slow"
 
-test-more: $(SETUP) ## The long tests
+test-more: programs ## The long tests
 	$(STEP) "Long tests" $(PYTEST) -m slow
 
 lint: $(SETUP) ## Formatting, lint, types, import rules, spelling

@@ -15,6 +15,8 @@ from testbed.toolchain import MODULES, find_go
 from testbed.versions import Build
 
 _GOFLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
+# The compiler collects garbage less often than by default: memory for time, some 1 GB more at the peak.
+_GO_ENVIRONMENT = {"GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOGC": "400"}
 
 
 def folder(build: Build) -> Path:
@@ -76,7 +78,7 @@ def _build(build: Build, go: Path) -> None:
     partial.mkdir(parents=True)
     output = partial / build.module if build.packages == (".",) else f"{partial}/"
     command = [go, "build", *_GOFLAGS, "-tags", build.tags, "-ldflags", build.ldflags, "-o", output, *build.packages]
-    env = os.environ | {"CGO_ENABLED": str(int(build.cgo)), "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    env = os.environ | _GO_ENVIRONMENT | {"CGO_ENABLED": str(int(build.cgo))}
     done = subprocess.run(command, cwd=MODULES / build.module, env=env, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         message = f"building {build.module} {build.version} failed:\n{done.stderr.strip()[-3000:]}"

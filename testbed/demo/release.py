@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from testbed import build, images
+from testbed import build, images, versions
 from testbed.errors import TestbedError
 from testbed.say import Say, silent, step
 from testbed.state import State
@@ -25,6 +25,7 @@ def install(state: State, say: Say, *settings: str) -> None:
     """
     telemetry = f"telemetry.otlpEndpoint={otlp_endpoint(state)}"
     chosen = [part for setting in (telemetry, *settings) for part in ("--set", setting)]
+    build.build_all(versions.TOOLS, say)
     with step(say, "chart outrider", "ready"):
         helm(
             state, "upgrade", RELEASE, str(CHART), "--install", "--namespace", NAMESPACE, "--create-namespace",
