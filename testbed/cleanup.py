@@ -54,6 +54,7 @@ def _remove_made_folders() -> None:
     folders = {Path(line) for line in made.read_text().splitlines()}
     for folder in sorted(folders, key=lambda p: len(p.parts), reverse=True):
         if folder.is_dir() and not any(folder.iterdir()):
+            unmount_below(folder)  # the first `ip netns add` on a machine mounts /run/netns on itself
             folder.rmdir()
     made.unlink()
 
