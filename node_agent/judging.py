@@ -50,7 +50,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 def absorb(memory: Memory, name: str, report: Report, now: float, rules: Rules) -> Memory:
     """Return the memory after the report of the probe ``name``."""
     if report.position is not None:
-        memory = _at(memory, report.position, rules.catalogue)
+        memory = _at(memory, report.position, now, rules.catalogue)
     findings = merge(_by_key(memory.findings), _new(memory, report))
     memory = _positioned(memory, report)
     if report.snapshot is not None:
@@ -68,12 +68,22 @@ def conclude(memory: Memory, now: float, rules: Rules) -> Judgement:
     return judge(memory.findings, names, now, rules.catalogue)
 
 
-def _at(memory: Memory, position: KernelPosition, catalogue: Catalogue) -> Memory:
+def _at(memory: Memory, position: KernelPosition, now: float, catalogue: Catalogue) -> Memory:
     """Forget what a reboot repaired, and where the log before it ended."""
     if position.boot_id == memory.boot_id:
         return msgspec.structs.replace(memory, sequence=-1) if position.restarted else memory
-    kept = after_boot(_by_key(memory.findings), catalogue) if memory.boot_id else _by_key(memory.findings)
+    kept = _by_key(memory.findings)
+    if memory.boot_id:
+        kept = _by_key(_doubted(known, now) for known in after_boot(kept, catalogue).values())
     return msgspec.structs.replace(memory, boot_id=position.boot_id, sequence=-1, findings=list(kept.values()))
+
+
+def _doubted(known: Evidence, now: float) -> Evidence:
+    """Take a state that NVML told before the reboot as not known: nobody acts on it, and nothing new goes there yet."""
+    if known.source != SOURCE:
+        return known
+    line = f"not read since the reboot; {known.code} before it"
+    return seen("monitor/blind", now, subject=known.subject, subject_id=known.subject_id, line=line, source=SOURCE)
 
 
 def _new(memory: Memory, report: Report) -> Iterable[Evidence]:

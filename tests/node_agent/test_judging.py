@@ -75,6 +75,18 @@ def test_a_log_that_begins_anew_in_the_same_boot_is_taken_in():
     assert "xid/79" in codes(after(("kernel-log", logged("xid/79", restarted=True), 5), memory=memory))
 
 
+def test_a_state_told_before_a_reboot_holds_new_work_back_until_it_is_read_again():
+    sick = snapshot(gpu(0, recovery_action=2), gpu(1))
+    before = after(("kernel-log", logged(), 0), ("nvml", sick, 1))
+    assert conclude(before, NOW + 1, RULES).node.verdict.hard
+    rebooted = after(("kernel-log", logged(boot="boot-2"), 60), memory=before)
+    doubted = conclude(rebooted, NOW + 60, RULES).node
+    assert (doubted.health, doubted.verdict) == (Health.UNKNOWN, Verdict.NO_NEW_WORK)
+    well = after(("nvml", HEALTHY, 61), ("nvml", HEALTHY, 92), memory=rebooted)
+    assert conclude(well, NOW + 92, RULES).node.health is Health.HEALTHY
+    assert conclude(after(("nvml", sick, 61), memory=rebooted), NOW + 61, RULES).node.verdict.hard
+
+
 def test_hard_findings_of_the_log_stay_until_the_boot_id_changes():
     memory = after(("kernel-log", logged("xid/79"), 0), ("nvml", HEALTHY, 1), ("nvml", HEALTHY, 1e6))
     assert conclude(memory, NOW + 1e6, RULES).node.verdict is Verdict.REBOOT
