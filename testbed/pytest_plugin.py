@@ -3,17 +3,20 @@
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import Generator, Iterator
 
 import pytest
 
 from testbed import cluster, control_plane, processes, report, state
+from testbed.api import Api
 from testbed.errors import TestbedError
 from testbed.paths import ROOT, state_root
 from testbed.say import to_stderr
 from testbed.state import State
 
 _NODES = 4
+_PATIENCE_S = 90
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,9 +59,23 @@ def _namespace(request: pytest.FixtureRequest) -> Iterator[str]:
     name = f"test-{secrets.token_hex(3)}"
     with contextlib.closing(control_plane.admin(given)) as api:
         api.ensure("/api/v1/namespaces", {"metadata": {"name": name}})
+        _await_account(api, name)
     yield name
     with contextlib.closing(control_plane.admin(given)) as api:  # the test may have restarted the API server
         api.call("DELETE", f"/api/v1/namespaces/{name}")
+
+
+def _await_account(api: Api, namespace: str) -> None:
+    """Wait for the namespace's default account, without which it takes no pods.
+
+    The controller manager makes it, and needs up to half a minute to come back after a test stopped the API server.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while api.call("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")[0] != 200:
+        if time.monotonic() > deadline:
+            message = f"namespace {namespace} got no default account within {_PATIENCE_S} s"
+            raise TestbedError(message)
+        time.sleep(0.05)
 
 
 @pytest.hookimpl(wrapper=True)

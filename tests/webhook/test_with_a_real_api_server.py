@@ -87,7 +87,7 @@ class Webhook:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            await until(self._is_quiet)
+            await until(self._is_quiet, seconds=90)  # the kernel itself gives up on a half-closed one after 60
 
     async def _is_quiet(self) -> bool:
         """Whether the API server's connections are gone: TLS ends by two goodbyes, the second is the client's."""
