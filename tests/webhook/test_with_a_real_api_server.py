@@ -84,10 +84,12 @@ class Webhook:
             await until(lambda: self._is_trusted(first or pod()), task)
             yield
         finally:
+            # The API server dials ahead: a connection still in its handshake would outlive the server in this process.
+            await asyncio.sleep(0.5)
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            await until(self._is_quiet, seconds=90)  # the kernel itself gives up on a half-closed one after 60
+            await until(self._is_quiet)
 
     async def _is_quiet(self) -> bool:
         """Whether the API server's connections are gone: TLS ends by two goodbyes, the second is the client's."""
