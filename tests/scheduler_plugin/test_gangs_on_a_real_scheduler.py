@@ -150,6 +150,7 @@ async def test_a_planner_killed_after_the_plan_is_written_ends_what_it_began(
 async def test_single_pods_avoid_what_is_unhealthy_unpinned(client: Client, namespace: str) -> None:
     await set_health(client, "kwok-0003", "reset", "Unhealthy", "xid/79")
     await set_health(client, "kwok-0004", "none", "Healthy")
+    await asyncio.sleep(0.5)  # the extender hears of it by its own watch
     try:
         for name, node in (("on-sick", "kwok-0003"), ("on-well", "kwok-0004")):
             spec = pod_spec(gated=False, selector={"kubernetes.io/hostname": node})
