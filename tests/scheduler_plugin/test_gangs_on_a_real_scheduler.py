@@ -118,6 +118,7 @@ async def test_a_replacement_gets_the_spare_and_the_others_keep_their_pods(clien
     placement = await placed(client, namespace, "pytorchjob-train", PlacementState.PLACED)
     sick = before[1].spec.node_name
     await set_health(client, sick, "replace", "Unhealthy", "xid/79")
+    await asyncio.sleep(0.5)  # the planner hears of it by its own watch
     try:
         await client.delete(PODS, before[1].metadata.name, namespace)
         await create_replica(client, await client.get(PYTORCHJOBS, "train", namespace), "worker", 0, "-again")
