@@ -18,7 +18,7 @@ from testbed.errors import TestbedError
 from testbed.state import State
 from tests.testbed import leftovers
 
-pytestmark = pytest.mark.control_plane
+pytestmark = [pytest.mark.control_plane, pytest.mark.slow]
 
 
 @pytest.fixture

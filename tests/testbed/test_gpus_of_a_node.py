@@ -8,7 +8,7 @@ import pytest
 from testbed import control_plane, faults, node
 from testbed.state import State
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def _gpus(up: State, name: str) -> str:

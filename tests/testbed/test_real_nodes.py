@@ -13,7 +13,7 @@ from testbed.node_config import Node
 from testbed.state import State
 from tests.testbed import leftovers
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def _until(is_true: Callable[[], bool], wait_s: float = 60.0) -> bool:
