@@ -55,6 +55,9 @@ def absorb(memory: Memory, name: str, report: Report, now: float, rules: Rules) 
     memory = _positioned(memory, report)
     if report.snapshot is not None:
         memory, findings = _after_snapshot(memory, findings, report.snapshot, now, rules)
+    elif report.states is not None:
+        states = report.states
+        findings = after_reading(findings, name, states.bad, states.readable, now, rules.clear_dwell_seconds)
     elif report.blind:
         findings = after_reading(findings, name, [], set(), now, rules.clear_dwell_seconds)
     findings = _after_blindness(findings, name, report.blind, now, rules)

@@ -22,6 +22,14 @@ class Sighting(msgspec.Struct, frozen=True):
     evidence: Evidence
 
 
+class States(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is bad now among what a probe of states looks at."""
+
+    bad: tuple[Evidence, ...] = ()
+    readable: frozenset[str] = frozenset()
+    """Owners (Evidence.owner) that were read well, "" for the node: what is bad no more may clear there."""
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One reading. ``blind`` says why the probe could not see; then the rest is what it saw nevertheless."""
 
@@ -32,13 +40,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     position: KernelPosition | None = None
     snapshot: Snapshot | None = None
     """All GPUs as NVML shows them now."""
+    states: States | None = None
+    """What a probe of states saw, other than the NVML probe, whose snapshot is judged with the inventory."""
+    holders: dict[str, str] | None = None
+    """UUID of each GPU that the kubelet has given to a pod, to the UID of that pod."""
     blind: str = ""
 
     @property
     def speaks(self) -> bool:
         """True where the report holds more than the fact that the probe works."""
         restarted = self.position is not None and self.position.restarted
-        return bool(self.sightings or self.addresses or self.snapshot or self.blind or restarted)
+        return bool(self.sightings or self.addresses or self.snapshot or self.states or self.blind or restarted)
 
 
 def address_id(address: str) -> str:

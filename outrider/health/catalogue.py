@@ -12,6 +12,9 @@ from outrider.api.gpunode import Verdict
 RECOVERY_PREFIX: Final = "recovery/"  # NVML's reading of the driver's recovery action; the number follows
 XID_RECOVERY_PREFIX: Final = "xid/154."  # the same from the kernel's Xid 154 line
 XID_PREFIX: Final = "xid/"
+_FOLDER: Final = resources.files(__package__).joinpath("faults")
+_TABLES: Final = ("faults", "recovery_actions")
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times as fast, where it was built
 
 
 class CatalogueError(ValueError):
@@ -98,11 +101,11 @@ class Catalogue:
         return self._unknown
 
 
-def parse(text: str) -> Catalogue:
-    """Return the catalogue of a YAML text. Raises CatalogueError."""
+def parse(*texts: str) -> Catalogue:
+    """Return the catalogue of YAML texts that each hold a part of it. Raises CatalogueError."""
     try:
-        raw: Any = yaml.safe_load(text)
-        document = msgspec.convert(_text_keys(raw), _Document)
+        raw = _joined([yaml.load(text, _LOADER) for text in texts])  # noqa: S506 - the C form of the safe loader
+        document = msgspec.convert(raw, _Document)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise CatalogueError(f"fault catalogue: {error}") from error
     _check(document)
@@ -111,13 +114,25 @@ def parse(text: str) -> Catalogue:
 
 def load() -> Catalogue:
     """Return the catalogue that comes with Outrider."""
-    return parse(resources.files(__package__).joinpath("faults.yaml").read_text("utf-8"))
+    files = sorted(_FOLDER.iterdir(), key=lambda file: file.name)
+    return parse(*(file.read_text("utf-8") for file in files if file.name.endswith(".yaml")))
 
 
-def _text_keys(raw: Any) -> Any:
-    if isinstance(raw, dict) and isinstance(raw.get("recovery_actions"), dict):
-        return {**raw, "recovery_actions": {str(key): row for key, row in raw["recovery_actions"].items()}}
-    return raw
+def _joined(parts: list[Any]) -> Any:
+    """Return the parts as one document: rows of all, keys as texts; a part that is no mapping is left to the schema."""
+    whole: dict[str, Any] = {}
+    for part in parts:
+        if not isinstance(part, dict):
+            return part
+        for key, value in part.items():
+            rows = (
+                {str(code): row for code, row in value.items()} if key in _TABLES and isinstance(value, dict) else value
+            )
+            twice = sorted(set(rows) & set(whole.get(key, {}))) if isinstance(rows, dict) else []
+            if twice and key in _TABLES:
+                raise CatalogueError(f"fault catalogue: {twice[0]}: has two rows")
+            whole[key] = {**whole.get(key, {}), **rows} if isinstance(rows, dict) else rows
+    return whole
 
 
 def _check(document: _Document) -> None:

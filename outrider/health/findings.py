@@ -1,13 +1,14 @@
 """Evidence: what was seen, how often, since when. Merging is symmetric, so the order of arrival never matters."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from outrider.api.gpunode import FINDINGS_MAX, LINE_MAX, SubjectKind
 from outrider.health.catalogue import Catalogue
 
+NIC_OWNER: Final = "nic:"
 Key = tuple[str, SubjectKind, str]
 # Checked where evidence is read back from disk: what a custom resource can't hold would stop all reports of the node.
 Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]  # seconds since 1970, up to the year 9999
@@ -36,9 +37,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> str:
-        """UUID of the GPU that the evidence speaks of, itself or one of its links; empty for the node."""
-        on_gpu = self.subject in (SubjectKind.GPU, SubjectKind.LINK)
-        return self.subject_id.split("/")[0] if on_gpu else ""
+        """What is scored by the evidence: the UUID of a GPU for it and its links, nic:NAME, empty for the node."""
+        unit = self.subject_id.split("/")[0]
+        if self.subject is SubjectKind.NIC:
+            return f"{NIC_OWNER}{unit}"
+        return unit if self.subject in (SubjectKind.GPU, SubjectKind.LINK) else ""
 
 
 Findings = Mapping[Key, Evidence]
