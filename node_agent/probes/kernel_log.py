@@ -14,12 +14,12 @@ from typing import Final, Protocol
 
 from node_agent.config import Config
 from node_agent.metrics import KERNEL_RECORDS
-from node_agent.probes.driver_lines import DriverLines, Happening, Naming
-from node_agent.probes.kernel_records import Record, parse
 from node_agent.probes.registry import probe
 from node_agent.probes.report import KernelPosition, Report, Sighting, address_id
 from outrider.api.gpunode import SubjectKind
 from outrider.health.findings import Evidence, seen
+from outrider.health.kernel.driver_lines import DriverLines, Happening, Naming
+from outrider.health.kernel.records import Record, parse
 
 _READ_BYTES: Final = 64 * 1024  # a device record has at most 8 KiB (CONSOLE_EXT_LOG_MAX)
 _LINE_MAX: Final = 64 * 1024  # a longer line of a file is garbage

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.probes.driver_lines import DriverLines, Happening, Naming
-from node_agent.probes.kernel_records import parse
+from outrider.health.kernel.driver_lines import DriverLines, Happening, Naming
+from outrider.health.kernel.records import parse
 from testbed.xid_lines import off_bus_lines, recovery_line, xid_line
 
 PLACE = "00000000:3b:00"
