@@ -21,6 +21,12 @@ class GPURecord(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     links_best: int = 0
     """The most NVLinks that were ever active."""
+    recovery_action: int | None = None
+    """As last read; None where the driver has no such value."""
+    links_active: int = 0
+    links_total: int = 0
+    fabric: str = ""
+    """State and clique of the NVSwitch fabric in words, as last read."""
 
 
 class Matched(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,10 @@ from outrider.api.names import API_VERSION
 FINDINGS_MAX: Final = 128  # kept for a node
 RANKS_MAX: Final = 256  # training ranks shown for a node; far more than it has GPUs
 LINE_MAX: Final = 512  # characters of an evidence line
+NICS_MAX: Final = 64  # network adapters shown for a node
+INCIDENTS_MAX: Final = 32  # physical faults shown for a node
+MEMBERS_MAX: Final = 16  # codes shown for an incident
+OFFENDERS_MAX: Final = 64  # GPUs whose hard faults are remembered for a node; boards that come and go included
 
 Score = Annotated[int, msgspec.Meta(ge=0, le=100, description="0 (do not use) to 100 (nothing known against it)")]
 
@@ -76,6 +80,43 @@ class Finding(Resource, frozen=True, kw_only=True):
     count: Annotated[int, msgspec.Meta(ge=1, description="how often it was seen")] = 1
     evidence: Annotated[str, msgspec.Meta(max_length=LINE_MAX, description="the line or reading that shows it")] = ""
     verdict: Verdict = Verdict.NONE
+    distinct: Annotated[
+        int, msgspec.Meta(ge=1, description="how many different messages; 256 stands for all above")
+    ] = 1
+    unit: Annotated[str, msgspec.Meta(description="part of the subject that failed last, such as GPC 1 TPC 2")] = ""
+
+
+class Incident(Resource, frozen=True, kw_only=True):
+    """One physical fault, whatever the number of probes and codes that show it."""
+
+    lead: Annotated[str, msgspec.Meta(description="code that names the fault")]
+    members: Annotated[
+        list[str], msgspec.Meta(max_length=MEMBERS_MAX, description="the other codes that show the same fault")
+    ] = []
+    subject: SubjectKind = SubjectKind.NODE
+    subject_id: Annotated[str, msgspec.Meta(description="GPU UUID, UUID/link number, NIC name; empty for the node")] = (
+        ""
+    )
+    verdict: Verdict = Verdict.NONE
+    since: Timestamp
+
+
+class Offender(Resource, frozen=True, kw_only=True):
+    """A GPU that failed hard before, remembered by serial number over reboots and names of the node."""
+
+    serial: Annotated[str, msgspec.Meta(description="serial number of the board; its UUID where it has none")]
+    episodes: Annotated[int, msgspec.Meta(ge=1, description="times it failed hard within the last 7 days")] = 1
+    last: Timestamp
+    reason: Annotated[str, msgspec.Meta(description="code that decided last")] = ""
+
+
+class NIC(Resource, frozen=True, kw_only=True):
+    """State of one network adapter that somebody has evidence about."""
+
+    name: str
+    health: Health = Health.UNKNOWN
+    score: Score = 0
+    verdict: Verdict = Verdict.NONE
 
 
 class GPU(Resource, frozen=True, kw_only=True):
@@ -89,6 +130,13 @@ class GPU(Resource, frozen=True, kw_only=True):
     health: Health = Health.UNKNOWN
     score: Score = 0
     verdict: Verdict = Verdict.NONE
+    recovery_action: Annotated[
+        int | None, msgspec.Meta(description="what the driver wants done, 0 nothing; absent where it has no such value")
+    ] = None
+    links_active: Annotated[int, msgspec.Meta(ge=0, description="NVLinks that are up")] = 0
+    links_total: Annotated[int, msgspec.Meta(ge=0, description="NVLinks of the board")] = 0
+    fabric: Annotated[str, msgspec.Meta(max_length=256, description="state of the NVSwitch fabric, clique")] = ""
+    held_by: Annotated[str, msgspec.Meta(description="namespace/name of the pod that has it")] = ""
 
 
 class RankState(Resource, frozen=True, kw_only=True):
@@ -123,7 +171,10 @@ class GPUNodeStatus(Resource, frozen=True, kw_only=True):
         str, msgspec.Meta(max_length=MESSAGE_MAX, description="what was seen, where, and what to do next")
     ] = ""
     gpus: list[GPU] = []
+    nics: Annotated[list[NIC], msgspec.Meta(max_length=NICS_MAX)] = []
     findings: Annotated[list[Finding], msgspec.Meta(max_length=FINDINGS_MAX)] = []
+    incidents: Annotated[list[Incident], msgspec.Meta(max_length=INCIDENTS_MAX, description="gravest first")] = []
+    offenders: Annotated[list[Offender], msgspec.Meta(max_length=OFFENDERS_MAX, description="worst first")] = []
     ranks: Annotated[list[RankState], msgspec.Meta(max_length=RANKS_MAX)] = []
     boot_id: Annotated[str, msgspec.Meta(description="boot of the node that the evidence is from")] = ""
     driver_version: Annotated[str, msgspec.Meta(description="version of the NVIDIA driver")] = ""

@@ -1,5 +1,6 @@
 """Evidence: what was seen, how often, since when. Merging is symmetric, so the order of arrival never matters."""
 
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
@@ -9,10 +10,12 @@ from outrider.api.gpunode import FINDINGS_MAX, LINE_MAX, SubjectKind
 from outrider.health.catalogue import Catalogue
 
 NIC_OWNER: Final = "nic:"
+VARIANTS_MAX: Final = 256  # different messages told apart within one finding
 Key = tuple[str, SubjectKind, str]
 # Checked where evidence is read back from disk: what a custom resource can't hold would stop all reports of the node.
 Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]  # seconds since 1970, up to the year 9999
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+Variants = Annotated[tuple[int, ...], msgspec.Meta(max_length=VARIANTS_MAX)]
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +32,17 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the probe that saw it: only its good readings can clear a state."""
     good_since: float | None = None
     """For states: since when the probe reads the subject without seeing this any more."""
+    unit: str = ""
+    """Part of the subject that failed last, such as "GPC 1 TPC 2". No part of the key: a storm stays one finding."""
+    variants: Variants = ()
+    """Numbers (``variant_of``) of the different messages seen, sorted: at most VARIANTS_MAX, the smallest."""
+    job: str = ""
+    """UID of the job, else of the pod, that held the GPU when this was last seen; empty where nobody knows."""
+
+    @property
+    def distinct(self) -> int:
+        """How many different messages were seen; exact below VARIANTS_MAX, which stands for itself and all above."""
+        return max(1, len(self.variants))
 
     @property
     def key(self) -> Key:
@@ -48,7 +62,14 @@ Findings = Mapping[Key, Evidence]
 
 
 def seen(
-    code: str, now: float, *, subject: SubjectKind = SubjectKind.NODE, subject_id: str = "", line: str = "", source: str
+    code: str,
+    now: float,
+    *,
+    subject: SubjectKind = SubjectKind.NODE,
+    subject_id: str = "",
+    line: str = "",
+    source: str,
+    unit: str = "",
 ) -> Evidence:
     """Return the evidence of one look at ``now``; the line is clipped to what the custom resource holds."""
     return Evidence(
@@ -59,19 +80,33 @@ def seen(
         last_seen=now,
         line=line[:LINE_MAX],
         source=source,
+        unit=unit,
     )
+
+
+def variant_of(message: str) -> int:
+    """Return a number, alike for equal messages: the sender leaves out what differs by time only, such as a time."""
+    return zlib.crc32(message.encode("utf-8", "surrogatepass"))
 
 
 def join(one: Evidence, other: Evidence) -> Evidence:
     """Return both as one finding: counts added, the longest span, the latest line. Symmetric and associative."""
-    latest = max(one, other, key=lambda evidence: (evidence.last_seen, evidence.line))
+    latest = max(one, other, key=lambda evidence: (evidence.last_seen, evidence.line, evidence.unit, evidence.job))
     return msgspec.structs.replace(
         latest,
         first_seen=min(one.first_seen, other.first_seen),
         last_seen=max(one.last_seen, other.last_seen),
         count=one.count + other.count,
         good_since=None,
+        variants=_union(one.variants, other.variants),
     )
+
+
+def _union(one: Variants, other: Variants) -> Variants:
+    """Keeping the smallest makes the bounded union symmetric and associative too."""
+    if not other or one == other:
+        return one
+    return tuple(sorted({*one, *other})[:VARIANTS_MAX])
 
 
 def merge(findings: Findings, new: Iterable[Evidence]) -> dict[Key, Evidence]:
