@@ -8,6 +8,7 @@ from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION
 from outrider.health.taint import taint_of
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import Conflict, NotFound, TooManyRequests
+from outrider.kube.eviction import evict
 from outrider.kube.kinds import NODES, PODS
 from remediation.decisions import Action, AddTaint, Evict, RequestCheckpoint
 from remediation.metrics import ACTIONS
@@ -42,26 +43,8 @@ async def _act(client: Client, action: Action) -> None:
             body = {"metadata": {"uid": action.uid, "annotations": {CHECKPOINT_REQUEST_ANNOTATION: action.value}}}
             await client.patch(PODS, action.pod, body, PatchType.MERGE, action.namespace)
         case Evict():
-            await _evict(client, action)
+            await evict(client, action.namespace, action.pod, action.uid, action.node)
     _LOG.info("acted", extra={"action": repr(action)})
-
-
-async def _evict(client: Client, action: Evict) -> None:
-    """Evict the pod after one more look: the API server needs 10 s to refuse an eviction whose UID does not match."""
-    pod = await client.get(PODS, action.pod, action.namespace)
-    if (pod.metadata.uid, pod.spec.node_name) != (action.uid, action.node):
-        raise NotFound(f"pod {action.uid} is not on {action.node} any more", 404)
-    await client.create(PODS, eviction(action), action.namespace, "eviction", action.pod)
-
-
-def eviction(action: Evict) -> dict[str, Any]:
-    """Return the body of policy/v1 Eviction. The API server evicts only the pod of this UID."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": action.pod, "namespace": action.namespace},
-        "deleteOptions": {"preconditions": {"uid": action.uid}},
-    }
 
 
 async def _add_taint(client: Client, action: AddTaint) -> None:

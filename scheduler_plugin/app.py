@@ -84,7 +84,7 @@ class Plugin:
         except NotFound:
             return False
         except KubeError as error:
-            _LOG.warning("can't list PyTorchJobs: %s", error)
+            _LOG.warning("can't list PyTorchJobs", extra={"problem": str(error)})
             return False
         return True
 

@@ -13,6 +13,7 @@ from outrider.api.meta import Condition, ObjectMeta, OwnerReference
 from outrider.api.names import GANG_GATE, TRACEPARENT_ANNOTATION, WHY_ANNOTATION
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from outrider.kube.eviction import evict
 from outrider.kube.kinds import GANGPLACEMENTS, PODS
 from outrider.telemetry import traces
 from scheduler_plugin.constraints import required_terms
@@ -78,7 +79,7 @@ async def say_accepted(client: Client, placement: GangPlacement, condition: Cond
     try:
         await client.patch(GANGPLACEMENTS, meta.name, body, PatchType.MERGE, meta.namespace, "status")
     except (NotFound, Conflict) as error:
-        _LOG.info("condition not written: %s", error, extra={"placement": f"{meta.namespace}/{meta.name}"})
+        _LOG.info("condition not written", extra={"placement": f"{meta.namespace}/{meta.name}", "problem": str(error)})
 
 
 async def release(client: Client, pods: Iterable[tuple[Pod, Sequence[str]]], why: str) -> list[Pod]:
@@ -98,7 +99,7 @@ async def _release(client: Client, pod: Pod, nodes: Sequence[str], why: str) -> 
         try:
             stored = await _patched(client, pod, release_patch(pod, nodes, why), PatchType.JSON)
         except (Invalid, NotFound, Conflict) as error:
-            _LOG.info("gate not lifted: %s", error, extra={"pod": pod.key})
+            _LOG.info("gate not lifted", extra={"pod": pod.key, "problem": str(error)})
             return None
     UNGATED_PODS.inc()
     return stored
@@ -162,27 +163,17 @@ async def _tell(client: Client, pod: Pod, why: str) -> None:
     try:
         await _patched(client, pod, patch, PatchType.MERGE)
     except (NotFound, Conflict, Invalid) as error:
-        _LOG.info("pod not told why it waits: %s", error, extra={"pod": pod.key})
+        _LOG.info("pod not told why it waits", extra={"pod": pod.key, "problem": str(error)})
 
 
-async def evict(client: Client, pod: Pod) -> None:
-    """Evict a pod that never started: its controller makes a new one, which can still be pinned elsewhere.
-
-    The pod is read first: the API server tries an eviction whose UID no longer fits for ten seconds.
-    """
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
-        "deleteOptions": {"preconditions": {"uid": pod.metadata.uid}},
-    }
+async def evict_unstarted(client: Client, pod: Pod) -> None:
+    """Evict a pod that never started: its controller makes a new one, which can still be pinned elsewhere."""
     try:
-        there = await client.get(PODS, pod.metadata.name, pod.metadata.namespace)
-        if there.metadata.uid == pod.metadata.uid and not there.spec.node_name:
-            await client.create(PODS, body, pod.metadata.namespace, "eviction", pod.metadata.name)
-            _LOG.warning("evicted a pod that could start on none of its nodes", extra={"pod": pod.key})
+        await evict(client, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, "")
     except (NotFound, Conflict) as error:
-        _LOG.info("pod not evicted: %s", error, extra={"pod": pod.key})
+        _LOG.info("pod not evicted", extra={"pod": pod.key, "problem": str(error)})
+    else:
+        _LOG.warning("evicted a pod that could start on none of its nodes", extra={"pod": pod.key})
 
 
 async def _each(items: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> list[Any]:

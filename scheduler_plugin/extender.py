@@ -124,7 +124,7 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
 
 
 def _refusal(request: web.Request, status: int, reason: str) -> web.Response:
-    _LOG.warning("refused a request to %s: %s", request.path, reason)
+    _LOG.warning("refused a request", extra={"path": request.path, "problem": reason})
     return web.Response(status=status, text=f"{reason}\n")
 
 

@@ -101,7 +101,10 @@ class Planner:
             try:
                 await deliver.say_accepted(self._client, placement, condition)
             except KubeError as error:
-                _LOG.warning("condition not written, tried again: %s", error, extra={"job_uid": placement.spec.job_uid})
+                _LOG.warning(
+                    "condition not written, tried again",
+                    extra={"job_uid": placement.spec.job_uid, "problem": str(error)},
+                )
 
     async def _wake_waiting(self) -> None:
         while True:
@@ -123,7 +126,7 @@ class Planner:
                 again_seconds = await self._step(job_uid)
             except (KubeError, BadQuantity) as error:
                 ERRORS.inc()
-                _LOG.warning("gang is tried again: %s", error, extra={"job_uid": job_uid})
+                _LOG.warning("gang is tried again", extra={"job_uid": job_uid, "problem": str(error)})
                 queue.retry(job_uid)
             else:
                 queue.done(job_uid)
@@ -170,7 +173,7 @@ class Planner:
         # A changed annotation makes kube-scheduler try a pod again that the extender refused before it was planned.
         await deliver.tell(self._client, step.wake, step.message)
         for pod in step.evict:
-            await deliver.evict(self._client, pod)
+            await deliver.evict_unstarted(self._client, pod)
         if step.waiting:
             await self._say_why(gang, step)
         elif step.status is not None and step.outcome == "planned":

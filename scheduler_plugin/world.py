@@ -206,7 +206,7 @@ class World:
         try:
             self._asked[uid] = amounts_of(pod)
         except BadQuantity as error:
-            _LOG.warning("pod counts as taking nothing: %s", error, extra={"pod": pod.key})
+            _LOG.warning("pod counts as taking nothing", extra={"pod": pod.key, "problem": str(error)})
             self._asked[uid] = {}
         owner = gang_of(pod)
         if owner is not None:

@@ -5,7 +5,7 @@ from typing import Final
 from prometheus_client import Counter, Gauge, Histogram
 
 REVIEWS: Final = Counter(
-    "outrider_webhook_reviews",
+    "outrider_webhook_reviews_total",
     "Admission reviews answered, by outcome: mutated, unchanged, error (pod admitted unchanged), refused (no review).",
     ["outcome"],
 )
@@ -21,5 +21,7 @@ CERTIFICATE_EXPIRY: Final = Gauge(
     "outrider_webhook_certificate_expiry_timestamp_seconds", "When the serving certificate in use expires."
 )
 ROTATIONS: Final = Counter(
-    "outrider_webhook_certificate_steps", "Steps of certificate rotation taken by this process, by step.", ["step"]
+    "outrider_webhook_certificate_steps_total",
+    "Steps of certificate rotation taken by this process, by step.",
+    ["step"],
 )
