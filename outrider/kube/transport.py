@@ -1,11 +1,13 @@
-"""Requests to the API server. The only importer of ``kubernetes``, which gives us credentials and TLS, no models.
+"""Requests to the API server. The only importer of ``kubernetes``, which reads kubeconfigs for us, and no models.
 
-Its request method is not used: it knows one number as timeout, which a watch can't live with, and it encodes bodies
-again. Bytes go from aiohttp to msgspec.
+It is imported only where there is a kubeconfig to read: pods have a service account (credentials.py). Its request
+method is not used: it knows one number as timeout, which a watch can't live with, and it encodes bodies again. Bytes go
+from aiohttp to msgspec.
 """
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, nullcontext
@@ -14,12 +16,11 @@ from typing import Any, Final
 
 import aiohttp
 import msgspec
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
 
 from outrider import __version__
 from outrider.kube import wire
 from outrider.kube.client import EVERYTHING, Client, Page, PatchType, Selector, WatchEvent
+from outrider.kube.credentials import HOST_VARIABLE, Credentials, ServiceAccount
 from outrider.kube.errors import Conflict, Gone, NoCredentials, NotFound, Unreachable
 from outrider.kube.kinds import LEASES, Kind, T
 from outrider.kube.metrics import REQUEST_SECONDS
@@ -33,7 +34,7 @@ _WATCH: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS,
 _WATCH_SECONDS: Final = 290  # the API server ends the stream then; below the five minutes of many load balancers
 _IN_FLIGHT: Final = 32  # requests at a time; more wait their turn before their time limit starts
 _CHUNK_OBJECTS: Final = 500  # per list request, as client-go: bounds the answer at some 10 MB of nodes
-_BROKEN: Final = (aiohttp.ClientError, TimeoutError, OSError, config.ConfigException)
+_BROKEN: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 @asynccontextmanager
@@ -45,41 +46,66 @@ async def connect(
     ``field_manager`` names the writer in managedFields. With ``dry_run`` the API server checks every write and stores
     none, so a leader election needs a client of its own. Raises NoCredentials.
     """
-    configuration = await _load(kubeconfig)
-    async with ApiClient(configuration) as api:
-        connector = aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=0)
-        # An uncompressed answer costs less than inflating it: the API server is in the same network.
-        headers = {"User-Agent": f"outrider/{__version__} ({field_manager})", "Accept-Encoding": "identity"}
-        async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
-            yield Transport(session, configuration, field_manager, dry_run=dry_run)
+    in_cluster = kubeconfig is None and HOST_VARIABLE in os.environ
+    credentials = ServiceAccount(os.environ) if in_cluster else await _kubeconfig(kubeconfig)
+    async with session(credentials, field_manager, dry_run=dry_run) as client:
+        yield client
 
 
-async def _load(kubeconfig: Path | None) -> Configuration:
-    configuration = Configuration()
+@asynccontextmanager
+async def session(credentials: Credentials, field_manager: str, *, dry_run: bool = False) -> AsyncIterator[Client]:
+    """Yield a client with these credentials; see ``connect``."""
+    connector = aiohttp.TCPConnector(ssl=credentials.tls, limit=0)
+    # An uncompressed answer costs less than inflating it: the API server is in the same network.
+    headers = {"User-Agent": f"outrider/{__version__} ({field_manager})", "Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as pool:
+        yield Transport(pool, credentials, field_manager, dry_run=dry_run)
+
+
+async def _kubeconfig(path: Path | None) -> Credentials:
     try:
-        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call] # theirs
-        else:
-            path = None if kubeconfig is None else str(kubeconfig)
-            await config.load_kube_config(  # type: ignore[no-untyped-call] # theirs
-                path, client_configuration=configuration, persist_config=False
-            )
+        from kubernetes.aio import config
+        from kubernetes.aio.client import ApiClient, Configuration
+
+        configuration = Configuration()
+        await config.load_kube_config(  # type: ignore[no-untyped-call] # theirs
+            None if path is None else str(path), client_configuration=configuration, persist_config=False
+        )
+        async with ApiClient(configuration) as api:
+            return _Kubeconfig(configuration, api.rest_client.ssl_context)
     except Exception as error:  # the loader checks nothing: a bent file raises whatever it comes upon
-        where = kubeconfig or "service account or kubeconfig"
+        where = path or "service account or kubeconfig"
         problem = str(error) or type(error).__name__
         raise NoCredentials(f"{where}: {problem}; set KUBECONFIG to a file that names your cluster") from error
-    return configuration
+
+
+class _Kubeconfig:
+    """Credentials from a kubeconfig, as the library keeps them fresh."""
+
+    def __init__(self, configuration: Any, tls: ssl.SSLContext) -> None:
+        self._configuration = configuration
+        self.root = configuration.host.rstrip("/")
+        self.tls = tls
+        self.proxy: str | None = configuration.proxy
+        self.server_name: str | None = configuration.tls_server_name
+
+    async def authorization(self) -> str:
+        """See Credentials."""
+        try:
+            token = (await self._configuration.auth_settings()).get("BearerToken")
+        except Exception as error:  # a command or a provider that gives tokens may fail in any way
+            raise Unreachable(f"kubeconfig: no token: {str(error) or type(error).__name__}") from error
+        return token["value"].strip() if token and token["value"] else ""
 
 
 class Transport:
     """The client, on one pool of connections. Use ``connect``."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, configuration: Configuration, field_manager: str, *, dry_run: bool
+        self, session: aiohttp.ClientSession, credentials: Credentials, field_manager: str, *, dry_run: bool
     ) -> None:
         self._session = session
-        self._configuration = configuration
-        self._root = configuration.host.rstrip("/")
+        self._credentials = credentials
         self._turns = asyncio.Semaphore(_IN_FLIGHT)
         self._dry_run = dry_run
         self._write: dict[str, str] = {"fieldManager": field_manager} | ({"dryRun": "All"} if dry_run else {})
@@ -195,13 +221,13 @@ class Transport:
         try:
             async with self._session.request(
                 method,
-                self._root + path,
+                self._credentials.root + path,
                 params=query,
                 data=content,
                 headers={"Content-Type": content_type, **await self._authorization()},
                 timeout=limit,
-                proxy=self._configuration.proxy,
-                server_hostname=self._configuration.tls_server_name,
+                proxy=self._credentials.proxy,
+                server_hostname=self._credentials.server_name,
             ) as response:
                 observe(response.status)
                 yield response
@@ -210,9 +236,8 @@ class Transport:
             raise Unreachable(f"{verb} {path}: {str(error) or 'no answer in time'}") from error
 
     async def _authorization(self) -> dict[str, str]:
-        # Reads the service account's token file again once a minute: the kubelet rotates it.
-        token = (await self._configuration.auth_settings()).get("BearerToken")
-        return {"Authorization": token["value"].strip()} if token and token["value"] else {}
+        value = await self._credentials.authorization()
+        return {"Authorization": value} if value else {}
 
 
 def _stopwatch(verb: str, resource: str) -> Callable[[int], None]:

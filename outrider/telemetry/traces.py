@@ -8,9 +8,6 @@ from contextlib import contextmanager
 from typing import Final
 
 from opentelemetry import trace
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -28,7 +25,11 @@ def setup(service: str) -> None:
     """
     if not os.environ.get(_ENDPOINT):
         return
+    # Some 6 MB that only those pay who want traces.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider(resource=Resource.create({SERVICE_NAME: service}))
     exporter = OTLPSpanExporter(timeout=float(os.environ.get(_TIMEOUT, _EXPORT_TIMEOUT_SECONDS)))
