@@ -8,12 +8,14 @@ from typing import Final
 
 import msgspec
 
-from node_agent.judging import Announced, Rules, absorb, conclude
-from node_agent.metrics import GPU_SCORE, NODE_SCORE, NODE_VERDICT
+from node_agent.judging import Announced, Memory, Rules, absorb, conclude
+from node_agent.metrics import FINDINGS, GPU_SCORE, NODE_SCORE, NODE_VERDICT
 from node_agent.probes.report import Report
 from node_agent.publisher import Known
 from node_agent.state import Store, worth_saving
 from outrider.api.gpunode import RankState, Verdict
+from outrider.health.catalogue import Catalogue
+from outrider.health.due import due_seconds
 from outrider.health.judge import Judgement
 
 _LOG: Final = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ class Agent:
         self._judgement = conclude(self._memory, time.time(), rules)
         self._ranks: list[RankState] = []
         self._unsaved = asyncio.Event()
+        self._judged = asyncio.Event()
+        _measure(self._memory, self._judgement, rules.catalogue)
 
     def known(self) -> Known | None:
         """Return what to publish; None until every probe has spoken, so that a start never looks like a recovery."""
@@ -47,7 +51,9 @@ class Agent:
         """Take in the report of a probe."""
         first = name in self._silent
         self._silent.discard(name)
-        self._memory = absorb(self._memory, name, report, time.time(), self._rules)
+        before, self._memory = self._memory, absorb(self._memory, name, report, time.time(), self._rules)
+        if msgspec.structs.replace(self._memory, sequence=before.sequence) == before and not first:
+            return  # nothing but harmless log lines: most reports, so they must cost next to nothing
         if worth_saving(self._saved, self._memory):
             self._unsaved.set()
         if self._judge() or first:
@@ -65,19 +71,26 @@ class Agent:
 
     def _judge(self) -> bool:
         before, self._judgement = self._judgement, conclude(self._memory, time.time(), self._rules)
-        _measure(self._judgement)
+        self._judged.set()
+        if before == self._judgement:
+            return False
+        _measure(self._memory, self._judgement, self._rules.catalogue)
         if before.node != self._judgement.node:
             opinion = self._judgement.node
             details = {"verdict": opinion.verdict, "score": opinion.score, "reason": opinion.reason}
             _LOG.info("verdict", extra={**details, "health": opinion.health, "text": self._judgement.message})
-        return before != self._judgement
+        return True
 
-    async def judge_on(self, period_seconds: float) -> None:
-        """Judge again and again until cancelled: time alone settles and fades evidence."""
+    async def judge_on(self) -> None:
+        """Judge whenever time alone may have changed the judgement, until cancelled."""
         while True:
-            await asyncio.sleep(period_seconds)
-            if self._judge():
-                self._changed(False)
+            self._judged.clear()
+            try:
+                async with asyncio.timeout(due_seconds(self._memory.findings, time.time(), self._rules.catalogue)):
+                    await self._judged.wait()
+            except TimeoutError:
+                if self._judge():
+                    self._changed(False)
 
     async def save_on(self) -> None:
         """Save the memory whenever a restart would lose something, and once in a while its place in the log."""
@@ -103,9 +116,18 @@ class Agent:
         self._saved = memory
 
 
-def _measure(judgement: Judgement) -> None:
+def _measure(memory: Memory, judgement: Judgement, catalogue: Catalogue) -> None:
     NODE_SCORE.set(judgement.node.score)
     for verdict in Verdict:
         NODE_VERDICT.labels(verdict).set(1 if judgement.node.verdict is verdict else 0)
+    GPU_SCORE.clear()  # a GPU that was swapped leaves no score behind
     for uuid, opinion in judgement.gpus.items():
         GPU_SCORE.labels(uuid).set(opinion.score)
+    FINDINGS.clear()
+    for evidence in memory.findings:
+        FINDINGS.labels(code_label(evidence.code, catalogue)).inc()
+
+
+def code_label(code: str, catalogue: Catalogue) -> str:
+    """Return the code as a metric's label: one that no row knows counts as SOURCE/other, so that labels are bounded."""
+    return code if code in catalogue else f"{code.partition('/')[0]}/other"

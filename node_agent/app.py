@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
 
 from node_agent.agent import Agent
 from node_agent.config import Config
@@ -24,8 +23,6 @@ from outrider.kube.events import EventRecorder
 from outrider.kube.informer import Informer
 from outrider.kube.kinds import GPUNODES, NODES, PODS
 from outrider.kube.transport import connect
-
-_JUDGE_SECONDS: Final = 0.5  # how late a verdict that only waited for time may come
 
 
 async def run(config: Config) -> None:
@@ -60,7 +57,7 @@ async def _run(config: Config, client: Client, node: str) -> None:
             tasks.create_task(registry.run(name, probe, agent.take), name=f"probe {name}")
         for informer in (own_pods, own_node, own_gpunode):
             tasks.create_task(informer.run())
-        tasks.create_task(agent.judge_on(_JUDGE_SECONDS))
+        tasks.create_task(agent.judge_on())
         tasks.create_task(agent.save_on())
         tasks.create_task(publisher.run())
         tasks.create_task(RankWatcher(config, pods, agent.take_ranks).run())

@@ -22,6 +22,11 @@ KERNEL_RECORDS: Final = Counter(
 GPU_SCORE: Final = Gauge("outrider_gpu_score", "Health of a GPU, 0 (do not use) to 100.", ["uuid"])
 NODE_SCORE: Final = Gauge("outrider_node_score", "Health of the node's GPUs, 0 (do not use) to 100.")
 NODE_VERDICT: Final = Gauge("outrider_node_verdict", "1 for the verdict that holds.", ["verdict"])
+FINDINGS: Final = Gauge(
+    "outrider_agent_findings",
+    "Findings that stand, by code; codes that no row of the catalogue knows as other.",
+    ["code"],
+)
 PUBLISHED: Final = Counter("outrider_agent_publications_total", "Writes of the node's health, by outcome.", ["outcome"])
 RANK_FILE_ERRORS: Final = Counter(
     "outrider_agent_rank_file_errors_total", "Beacons and checkpoint answers in pods that could not be used."
