@@ -92,13 +92,20 @@ class Catalogue:
 
     def of(self, code: str) -> Fault:
         """Return the row of a code; of an unlisted one the row for its family."""
-        row = self._rows.get(code)
+        row = self._rows.get(code) or self._rows.get(_family(code))
         if row is not None:
             return row
         for prefix in (RECOVERY_PREFIX, XID_RECOVERY_PREFIX):
             if code.startswith(prefix):
                 return self._rows[f"{prefix}other"]
         return self._unknown
+
+
+def _family(code: str) -> str:
+    """Return the key of the row for all codes whose middle part users choose: check/*.warning of check/disk.warning."""
+    source, _, name = code.partition("/")
+    _, dot, kind = name.partition(".")
+    return f"{source}/*{dot}{kind}"
 
 
 def parse(*texts: str) -> Catalogue:
