@@ -50,6 +50,8 @@ async def _run(config: Config, client: Client, node: str) -> None:
         return list(own_pods.items.values())
 
     publisher = _publisher(config, client, node, agent, pods)
+    watcher = RankWatcher(config, pods, agent.take_ranks)
+    own_pods.subscribe(lambda _old, _new: watcher.pods_changed())
     own_node.subscribe(lambda _old, _new: publisher.touch())
     own_gpunode.subscribe(lambda _old, _new: publisher.touch())
     async with asyncio.TaskGroup() as tasks:
@@ -60,7 +62,7 @@ async def _run(config: Config, client: Client, node: str) -> None:
         tasks.create_task(agent.judge_on())
         tasks.create_task(agent.save_on())
         tasks.create_task(publisher.run())
-        tasks.create_task(RankWatcher(config, pods, agent.take_ranks).run())
+        tasks.create_task(watcher.run())
         tasks.create_task(service.serve_probes(config.probe_port, _readiness(agent, publisher)))
 
 

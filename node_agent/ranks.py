@@ -67,8 +67,16 @@ def _identity(states: Iterable[RankState]) -> set[tuple[str, int, str, str]]:
     return {(state.pod_uid, state.rank, state.acknowledged, state.acknowledged_state) for state in states}
 
 
+def has_contract(pod: Pod) -> bool:
+    """True where the pod carries the volume of the in-pod contract and may still write to it."""
+    return not pod.finished and any(volume.name == INPOD_VOLUME for volume in pod.spec.volumes)
+
+
 class RankWatcher:
-    """Looks at the pods of the node again and again; ``publish`` gets all rank states and whether they are urgent."""
+    """Looks at the training pods of the node again and again; sleeps while there is none.
+
+    ``publish`` gets all rank states and whether they are urgent.
+    """
 
     def __init__(
         self, config: Config, pods: Callable[[], Iterable[Pod]], publish: Callable[[list[RankState], bool], None]
@@ -82,16 +90,25 @@ class RankWatcher:
         self._published: list[RankState] = []
         self._published_at = float("-inf")
         self._delivered: dict[str, str] = {}
+        self._changed = asyncio.Event()
+
+    def pods_changed(self) -> None:
+        """Look again: pods of the node came, went or were annotated."""
+        self._changed.set()
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
+            self._changed.clear()
             self.look(time.time(), time.monotonic())
-            await asyncio.sleep(self._period_seconds)
+            if self._states:
+                await asyncio.sleep(self._period_seconds)
+            else:
+                await self._changed.wait()
 
     def look(self, now: float, monotonic: float) -> None:
         """Deliver requests and read ranks once."""
-        pods = [pod for pod in self._pods() if not pod.finished]
+        pods = [pod for pod in self._pods() if has_contract(pod)]
         for pod in pods:
             self._deliver(pod, now)
         self._states = {

@@ -47,6 +47,7 @@ class PodSpec(Resource, frozen=True, kw_only=True):
     affinity: dict[str, Any] = {}
     tolerations: list[Toleration] = []
     priority: int | None = None
+    volumes: list[NamedReference] = []
     resource_claims: list[NamedReference] = []
 
 

@@ -15,7 +15,7 @@ import yaml
 from outrider.api import beacon
 from outrider.api.beacon import Beacon
 from outrider.api.gpunode import GPUNode, Health, Verdict
-from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION, JOB_UID_LABEL, UNHEALTHY_TAINT
+from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION, INPOD_VOLUME, JOB_UID_LABEL, UNHEALTHY_TAINT
 from outrider.kube.client import PatchType
 from outrider.kube.errors import KubeError
 from outrider.kube.kinds import EVENTS, GPUNODES, NODES, PODS
@@ -93,7 +93,12 @@ class World:
         container = {"name": "c", "image": "outrider.dev/none"}
         body = {
             "metadata": {"name": "worker", "labels": {JOB_UID_LABEL: _JOB}},
-            "spec": {"nodeName": self.node, "containers": [container], "tolerations": [{"operator": "Exists"}]},
+            "spec": {
+                "nodeName": self.node,
+                "containers": [container],
+                "tolerations": [{"operator": "Exists"}],
+                "volumes": [{"name": INPOD_VOLUME, "emptyDir": {}}],
+            },
         }
         await until(lambda: self._created(body))
         pod = await self.client.get(PODS, "worker", self.namespace)

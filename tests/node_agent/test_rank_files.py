@@ -1,3 +1,4 @@
+import asyncio
 import json
 import os
 
@@ -11,11 +12,12 @@ from node_agent.ranks import RankWatcher
 from outrider.api import beacon
 from outrider.api.beacon import Beacon
 from outrider.api.checkpoint import CheckpointRequest
-from outrider.api.core import Pod
+from outrider.api.core import NamedReference, Pod, PodSpec
 from outrider.api.meta import ObjectMeta
 from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION
 
 NOW = 1_800_000_000.0
+SPEC = PodSpec(volumes=[NamedReference(name="outrider")])
 REQUEST = CheckpointRequest(id="r1", reason="xid/79", deadline_unix=NOW + 60)
 
 
@@ -135,16 +137,15 @@ class Watch:
 
     def __init__(self, folder):
         self.published = []
-        self.pod = Pod(metadata=ObjectMeta(name="p", namespace="n", uid="u1"))
+        self.pod = Pod(metadata=ObjectMeta(name="p", namespace="n", uid="u1"), spec=SPEC)
         self.folder = folder / "u1" / "volumes" / "kubernetes.io~empty-dir" / "outrider"
         self.folder.mkdir(parents=True)
         config = Config(kubelet_pods_dir=str(folder))
         self.watcher = RankWatcher(config, lambda: [self.pod], lambda *said: self.published.append(said))
 
     def ask(self, text):
-        self.pod = Pod(
-            metadata=ObjectMeta(name="p", namespace="n", uid="u1", annotations={CHECKPOINT_REQUEST_ANNOTATION: text})
-        )
+        annotations = {CHECKPOINT_REQUEST_ANNOTATION: text}
+        self.pod = Pod(metadata=ObjectMeta(name="p", namespace="n", uid="u1", annotations=annotations), spec=SPEC)
 
     def look(self, seconds):
         self.watcher.look(NOW + seconds, seconds)
@@ -208,3 +209,29 @@ def test_a_pod_whose_folder_comes_late_gets_its_request_then(tmp_path):
     watch.folder.mkdir()
     watch.look(1)
     assert os.listdir(watch.folder) == ["ckpt.request"]
+
+
+def test_pods_without_the_volume_of_the_contract_cost_nothing(tmp_path):
+    watch = Watch(tmp_path)
+    put_beacon(watch.folder)
+    watch.pod = Pod(metadata=watch.pod.metadata, spec=PodSpec(volumes=[NamedReference(name="other")]))
+    assert watch.look(0) == []
+
+
+@pytest.mark.looptime
+async def test_the_watcher_sleeps_until_a_training_pod_comes_and_after_it_is_gone(tmp_path):
+    watch = Watch(tmp_path)
+    training, watch.pod = watch.pod, Pod(metadata=watch.pod.metadata)
+    running = asyncio.create_task(watch.watcher.run())
+    await asyncio.sleep(60)
+    put_beacon(watch.folder)
+    watch.pod = training
+    await asyncio.sleep(60)
+    assert watch.published == []
+    watch.watcher.pods_changed()
+    await asyncio.sleep(0.3)
+    assert [len(states) for states, _ in watch.published] == [1]
+    watch.pod = Pod(metadata=training.metadata)
+    await asyncio.sleep(0.3)
+    assert [len(states) for states, _ in watch.published] == [1, 0]
+    running.cancel()
