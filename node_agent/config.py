@@ -32,6 +32,20 @@ class Config(ComponentConfig, frozen=True, kw_only=True):
     """How long a GPU that hung is left out of the readings."""
     kernel_log_period_seconds: Seconds = 0.05
     """Pause between two looks at a kernel log that is a regular file; a device wakes the agent itself."""
+    dcgm_exporter_url: str = ""
+    """Metrics page of the node's dcgm-exporter, such as http://10.0.0.7:9400/metrics; empty: DCGM is not asked."""
+    dcgm_period_seconds: Seconds = 30.0
+    """Pause between two readings of dcgm-exporter, which itself collects every 30 s by default."""
+    dcgmi_path: str = ""
+    """The dcgmi program, for diagnostics that remediation asks for; empty: none are run."""
+    pod_resources_socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    """Where the kubelet tells which pod holds which GPU; empty: it is not asked."""
+    kubelet_mismatch_seconds: Seconds = 120.0
+    """How long the kubelet may offer more or fewer GPUs than NVML can use before that is a finding."""
+    checks_dir: str = ""
+    """Folder with checks of your own, each an executable file; empty: none are run."""
+    checks_uid: Annotated[int, msgspec.Meta(ge=1, lt=2**32 - 1)] = 65534
+    """User and group that checks run as."""
     clear_dwell_seconds: Seconds = 30.0
     """Good readings that a state needs before its finding is cleared."""
     heartbeat_seconds: Seconds = 30.0

@@ -9,7 +9,7 @@ from node_agent.inventory import GPURecord, match
 from node_agent.probes.nvml_wire import Snapshot
 from node_agent.probes.report import KernelPosition, Report, address_id
 from node_agent.readings import SOURCE, judge_snapshot
-from outrider.api.gpunode import Verdict
+from outrider.api.gpunode import Diagnostic, Verdict
 from outrider.health.catalogue import Catalogue
 from outrider.health.clearing import after_boot, after_reading, after_time
 from outrider.health.findings import Evidence, Key, bounded, merge, renamed, seen
@@ -37,6 +37,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """Subject id of a PCI address to UUID."""
     driver_version: str = ""
     announced: Announced = Announced()
+    diagnostic: Diagnostic | None = None
+    """The last active diagnostic, so that a restart does not run it again."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +64,11 @@ def absorb(memory: Memory, name: str, report: Report, now: float, rules: Rules) 
         findings = after_reading(findings, name, [], set(), now, rules.clear_dwell_seconds)
     findings = _after_blindness(findings, name, report.blind, now, rules)
     findings = renamed(after_time(findings, rules.catalogue, now), memory.addresses)
-    return msgspec.structs.replace(memory, findings=list(bounded(findings, rules.catalogue).values()))
+    return msgspec.structs.replace(
+        memory,
+        findings=list(bounded(findings, rules.catalogue).values()),
+        diagnostic=report.diagnostic or memory.diagnostic,
+    )
 
 
 def conclude(memory: Memory, now: float, rules: Rules) -> Judgement:

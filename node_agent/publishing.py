@@ -51,6 +51,7 @@ def status_of(
         gpus=_gpus(memory, judgement),
         findings=_findings(memory, judgement),
         ranks=list(ranks)[:RANKS_MAX],
+        diagnostic=memory.diagnostic,
         boot_id=memory.boot_id,
         driver_version=memory.driver_version,
         observed_at=rfc3339(now),

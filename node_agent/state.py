@@ -61,4 +61,4 @@ def worth_saving(before: Memory, after: Memory) -> bool:
 
 def _essence(memory: Memory) -> tuple[object, ...]:
     findings = sorted((evidence.key, evidence.count) for evidence in memory.findings)
-    return (memory.boot_id, findings, memory.inventory, memory.addresses, memory.announced)
+    return (memory.boot_id, findings, memory.inventory, memory.addresses, memory.announced, memory.diagnostic)

@@ -7,12 +7,19 @@ limit, and its silence is itself a finding, ``monitor/blind``.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
 
 from node_agent.config import Config
+from node_agent.inventory import GPURecord
 from node_agent.metrics import PROBE_SECONDS, PROBE_SUCCESS
 from node_agent.probes.report import Report
+from outrider.api.core import Node, Pod
+from outrider.api.gpunode import Diagnostic, GPUNode
+from outrider.health.catalogue import Catalogue
+from outrider.health.findings import Evidence
 
 _LOG: Final = logging.getLogger(__name__)
 _QUIET_SECONDS: Final = 1.0  # how often a probe that has nothing to say still says that it works
@@ -39,7 +46,42 @@ class Probe(Protocol):
         ...
 
 
-Factory = Callable[[Config], Probe]
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent knows beside a probe's own source, for probes that compare views: each call returns the latest."""
+
+    inventory: Callable[[], Sequence[GPURecord]] = tuple
+    """All GPUs that NVML listed, lost ones too; empty before its first reading."""
+    findings: Callable[[], Sequence[Evidence]] = tuple
+    catalogue: Callable[[], Catalogue]
+    node: Callable[[], Node | None] = lambda: None
+    gpunode: Callable[[], GPUNode | None] = lambda: None
+    pods: Callable[[], Iterable[Pod]] = tuple
+    """The node's pods."""
+    diagnostic: Callable[[], Diagnostic | None] = lambda: None
+    """The last active diagnostic, remembered over restarts."""
+    on_pods: Callable[[Callable[[], None]], None] = lambda _callback: None
+    """Has the callback called when pods come to the node, end, or go."""
+    on_gpunode: Callable[[Callable[[], None]], None] = lambda _callback: None
+
+
+@runtime_checkable
+class Attached(Protocol):
+    """A probe that compares its source with what the agent knows from elsewhere."""
+
+    def attach(self, around: Surroundings) -> None:
+        """Keep ``around``; called once, before the first reading."""
+        ...
+
+
+def attach(probes: Iterable[Probe], around: Surroundings) -> None:
+    """Give each probe that compares views what is around it."""
+    for source in probes:
+        if isinstance(source, Attached):
+            source.attach(around)
+
+
+Factory = Callable[[Config], Probe | None]
+"""Builds a probe; None where the configuration does not want it."""
 _FACTORIES: dict[str, Factory] = {}
 
 
@@ -57,7 +99,9 @@ def probe(name: str) -> Callable[[Factory], Factory]:
 
 def build(config: Config) -> dict[str, Probe]:
     """Return the probes that the configuration leaves on, by name."""
-    return {name: factory(config) for name, factory in _FACTORIES.items() if name not in config.disabled_probes}
+    wanted = {name: factory for name, factory in _FACTORIES.items() if name not in config.disabled_probes}
+    built = {name: factory(config) for name, factory in wanted.items()}
+    return {name: source for name, source in built.items() if source is not None}
 
 
 async def run(name: str, source: Probe, sink: Callable[[str, Report], None]) -> None:

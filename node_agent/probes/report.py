@@ -3,6 +3,7 @@
 import msgspec
 
 from node_agent.probes.nvml_wire import Snapshot
+from outrider.api.gpunode import Diagnostic
 from outrider.health.findings import Evidence
 
 
@@ -44,13 +45,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a probe of states saw, other than the NVML probe, whose snapshot is judged with the inventory."""
     holders: dict[str, str] | None = None
     """UUID of each GPU that the kubelet has given to a pod, to the UID of that pod."""
+    diagnostic: Diagnostic | None = None
+    """Where the active diagnostic stands that was asked for last; None: no news."""
     blind: str = ""
 
     @property
     def speaks(self) -> bool:
         """True where the report holds more than the fact that the probe works."""
         restarted = self.position is not None and self.position.restarted
-        return bool(self.sightings or self.addresses or self.snapshot or self.states or self.blind or restarted)
+        told = self.snapshot or self.states or self.diagnostic or self.holders is not None
+        return bool(self.sightings or self.addresses or told or self.blind or restarted)
 
 
 def address_id(address: str) -> str:

@@ -153,6 +153,35 @@ class RankState(Resource, frozen=True, kw_only=True):
     observed_at: Timestamp
 
 
+class DiagnosticRequest(Resource, frozen=True, kw_only=True):
+    """Value of the annotation outrider.dev/run-diagnostic: asks the agent for one active diagnostic of the node."""
+
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=63, description="each id is run once")]
+    level: Annotated[int, msgspec.Meta(ge=1, le=4, description="run level of dcgmi diag: 1 takes seconds, 4 hours")] = 1
+
+
+class DiagnosticState(StrEnum):
+    """Where an active diagnostic stands."""
+
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+    NO_RESULT = "no-result"  # it says nothing about the hardware: not run, broken off, or unreadable
+
+
+class Diagnostic(Resource, frozen=True, kw_only=True):
+    """The last active diagnostic that was asked for."""
+
+    id: Annotated[str, msgspec.Meta(description="id of the request that it answers")] = ""
+    level: int = 0
+    state: DiagnosticState = DiagnosticState.NO_RESULT
+    started_at: Timestamp | None = None
+    finished_at: Timestamp | None = None
+    message: Annotated[
+        str, msgspec.Meta(max_length=MESSAGE_MAX, description="what it found, or why it has no result")
+    ] = ""
+
+
 class GPUNodeSpec(Resource, frozen=True, kw_only=True):
     """Wishes of people about the node."""
 
@@ -176,6 +205,7 @@ class GPUNodeStatus(Resource, frozen=True, kw_only=True):
     incidents: Annotated[list[Incident], msgspec.Meta(max_length=INCIDENTS_MAX, description="gravest first")] = []
     offenders: Annotated[list[Offender], msgspec.Meta(max_length=OFFENDERS_MAX, description="worst first")] = []
     ranks: Annotated[list[RankState], msgspec.Meta(max_length=RANKS_MAX)] = []
+    diagnostic: Diagnostic | None = None
     boot_id: Annotated[str, msgspec.Meta(description="boot of the node that the evidence is from")] = ""
     driver_version: Annotated[str, msgspec.Meta(description="version of the NVIDIA driver")] = ""
     observed_at: Timestamp | None = None

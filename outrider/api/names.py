@@ -16,6 +16,9 @@ IGNORE_LABEL: Final = "outrider.dev/ignore"  # on a pod: "true" opts it out
 JOB_UID_LABEL: Final = "outrider.dev/job-uid"  # on a pod: UID of the job that owns its gang
 RACK_LABEL: Final = "outrider.dev/rack"  # on a node: the rack it stands in
 
+# Annotations on GPUNodes
+RUN_DIAGNOSTIC_ANNOTATION: Final = "outrider.dev/run-diagnostic"  # DiagnosticRequest as JSON
+
 # Annotations on pods
 TRACEPARENT_ANNOTATION: Final = "outrider.dev/traceparent"  # W3C trace context of the job's trace
 CHECKPOINT_REQUEST_ANNOTATION: Final = "outrider.dev/checkpoint-request"  # CheckpointRequest as JSON

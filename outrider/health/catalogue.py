@@ -103,9 +103,9 @@ class Catalogue:
 
 def _family(code: str) -> str:
     """Return the key of the row for all codes whose middle part users choose: check/*.warning of check/disk.warning."""
-    source, _, name = code.partition("/")
+    source, slash, name = code.partition("/")
     _, dot, kind = name.partition(".")
-    return f"{source}/*{dot}{kind}"
+    return f"{source}/*{dot}{kind}" if slash else ""
 
 
 def parse(*texts: str) -> Catalogue:
