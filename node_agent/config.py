@@ -1,6 +1,6 @@
 """Settings of the node agent, from the chart's ConfigMap."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -46,6 +46,28 @@ class Config(ComponentConfig, frozen=True, kw_only=True):
     """Folder with checks of your own, each an executable file; empty: none are run."""
     checks_uid: Annotated[int, msgspec.Meta(ge=1, lt=2**32 - 1)] = 65534
     """User and group that checks run as."""
+    sys_path: str = "/sys"
+    """Where the host's sysfs is seen; the container's own shows the network devices of the pod only."""
+    proc_path: str = "/proc"
+    """Where the host's procfs is seen: its first process has the host's mounts and routes."""
+    dev_path: str = "/dev"
+    """Where the host's device nodes are seen; without a folder infiniband there, nodes of NICs are not looked for."""
+    nic_period_seconds: Seconds = 5.0
+    """Pause between two readings of the RDMA network adapters."""
+    expected_nics: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """RDMA devices for training that the node must have with a port up; 0: learn from what was there."""
+    ignored_nics: list[str] = []
+    """RDMA devices that are not looked at, by name or pattern such as mlx5_1*."""
+    host_period_seconds: Seconds = 30.0
+    """Pause between two looks at disks, clock and memory."""
+    cloud: Literal["", "aws", "gcp", "azure", "oci"] = ""
+    """Whose metadata service is asked for maintenance notices; empty: none is asked."""
+    cloud_endpoint: str = ""
+    """Address of the metadata service, such as http://169.254.169.254; empty: that one."""
+    cloud_period_seconds: Seconds = 30.0
+    """Pause between two questions to the metadata service."""
+    cloud_notice_seconds: Seconds = 86400.0
+    """How long ahead a notice keeps new work away; an earlier one is only shown."""
     clear_dwell_seconds: Seconds = 30.0
     """Good readings that a state needs before its finding is cleared."""
     heartbeat_seconds: Seconds = 30.0
