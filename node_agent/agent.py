@@ -37,6 +37,16 @@ class Agent:
         self._judged = asyncio.Event()
         _measure(self._memory, self._judgement, rules.catalogue)
 
+    @property
+    def memory(self) -> Memory:
+        """All that is known now."""
+        return self._memory
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What codes mean now."""
+        return self._rules.catalogue
+
     def known(self) -> Known | None:
         """Return what to publish; None until every probe has spoken, so that a start never looks like a recovery."""
         if self._silent:
@@ -56,7 +66,7 @@ class Agent:
             return  # nothing but harmless log lines: most reports, so they must cost next to nothing
         if worth_saving(self._saved, self._memory):
             self._unsaved.set()
-        if self._judge() or first:
+        if self._judge() or first or self._memory.diagnostic != before.diagnostic:
             self._changed(False)
 
     def take_ranks(self, ranks: list[RankState], urgent: bool) -> None:

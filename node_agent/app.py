@@ -54,6 +54,18 @@ async def _run(config: Config, client: Client, node: str) -> None:
     own_pods.subscribe(lambda _old, _new: watcher.pods_changed())
     own_node.subscribe(lambda _old, _new: publisher.touch())
     own_gpunode.subscribe(lambda _old, _new: publisher.touch())
+    around = registry.Surroundings(
+        inventory=lambda: agent.memory.inventory,
+        findings=lambda: agent.memory.findings,
+        catalogue=lambda: agent.catalogue,
+        diagnostic=lambda: agent.memory.diagnostic,
+        node=lambda: own_node.get(node),
+        gpunode=lambda: own_gpunode.get(node),
+        pods=pods,
+        on_pods=own_pods.subscribe,
+        on_gpunode=own_gpunode.subscribe,
+    )
+    registry.attach(probes.values(), around)
     async with asyncio.TaskGroup() as tasks:
         for name, probe in probes.items():
             tasks.create_task(registry.run(name, probe, agent.take), name=f"probe {name}")

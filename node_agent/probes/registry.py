@@ -59,9 +59,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The node's pods."""
     diagnostic: Callable[[], Diagnostic | None] = lambda: None
     """The last active diagnostic, remembered over restarts."""
-    on_pods: Callable[[Callable[[], None]], None] = lambda _callback: None
-    """Has the callback called when pods come to the node, end, or go."""
-    on_gpunode: Callable[[Callable[[], None]], None] = lambda _callback: None
+    on_pods: Callable[[Callable[[Pod | None, Pod | None], None]], None] = lambda _callback: None
+    """Has the callback called with (old, new) at each change of a pod of the node; None stands for absent."""
+    on_gpunode: Callable[[Callable[[GPUNode | None, GPUNode | None], None]], None] = lambda _callback: None
+    """The same for the node's GPUNode."""
 
 
 @runtime_checkable

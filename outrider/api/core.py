@@ -104,6 +104,7 @@ class NodeSpec(Resource, frozen=True, kw_only=True):
 class NodeStatus(Resource, frozen=True, kw_only=True):
     """Capacity and conditions."""
 
+    capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: list[StatusCondition] = []
 
