@@ -19,6 +19,9 @@ RACK_LABEL: Final = "outrider.dev/rack"  # on a node: the rack it stands in
 # Annotations on GPUNodes
 RUN_DIAGNOSTIC_ANNOTATION: Final = "outrider.dev/run-diagnostic"  # DiagnosticRequest as JSON
 
+# Label of a DeviceTaintRule: the node whose agent made it (the name, or a digest of one too long for a label)
+AGENT_NODE_LABEL: Final = "outrider.dev/agent-node"
+
 # Annotations on pods
 TRACEPARENT_ANNOTATION: Final = "outrider.dev/traceparent"  # W3C trace context of the job's trace
 CHECKPOINT_REQUEST_ANNOTATION: Final = "outrider.dev/checkpoint-request"  # CheckpointRequest as JSON

@@ -13,6 +13,7 @@ from outrider.api.gpunode import GPUNode
 from outrider.api.meta import ObjectMeta
 from outrider.api.names import GROUP, VERSION
 from outrider.api.remediation import Remediation
+from outrider.api.resource import DeviceTaintRule, ResourceSlice
 from outrider.api.trainingpolicy import TrainingPolicy
 
 
@@ -72,6 +73,8 @@ WEBHOOK_CONFIGURATIONS: Final = Kind(
 )
 JOBS: Final = Kind(Job, "jobs", group="batch")
 PYTORCHJOBS: Final = Kind(PyTorchJob, "pytorchjobs", group="kubeflow.org")
+RESOURCESLICES: Final = Kind(ResourceSlice, "resourceslices", group="resource.k8s.io", namespaced=False)
+DEVICETAINTRULES: Final = Kind(DeviceTaintRule, "devicetaintrules", group="resource.k8s.io", namespaced=False)
 GPUNODES: Final = Kind(GPUNode, "gpunodes", group=GROUP, version=VERSION, namespaced=False)
 GANGPLACEMENTS: Final = Kind(GangPlacement, "gangplacements", group=GROUP, version=VERSION)
 REMEDIATIONS: Final = Kind(Remediation, "remediations", group=GROUP, version=VERSION, namespaced=False)
