@@ -116,6 +116,11 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     "nearest": (lambda h: len(n.nvmlDeviceGetTopologyNearestGpus(h, 40)), 3, 1),
     "cpus": (lambda h: list(n.nvmlDeviceGetCpuAffinity(h, 2)), [2**64 - 1, 0], [2**64 - 1, 0xFF]),
     "numa": (n.nvmlDeviceGetNumaNodeId, NOT_SUPPORTED, 2),
+    "performance state": (n.nvmlDeviceGetPerformanceState, 0, 0),
+    "limit": (n.nvmlDeviceGetPowerManagementLimit, 700_000, 1_200_000),
+    "default limit": (n.nvmlDeviceGetPowerManagementDefaultLimit, 700_000, 1_200_000),
+    "inforom oem": (of(n.nvmlDeviceGetInforomVersion, 0), "2.1", "2.1"),
+    "graphics processes": (n.nvmlDeviceGetGraphicsRunningProcesses, [], []),
     "event types": (lambda h: n.nvmlDeviceGetSupportedEventTypes(h) & 0x8008, 0x8008, 0x8008),
     "field: recovery action": (field(230), 0, 0),
     "field: ecc": (field(4), 0, 0),
@@ -128,6 +133,16 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     "field: shutdown offset": (field(193), -8, -5),
     "field: memory temperature": (field(82), 38, 38),
     "field: c2c": (field(170), NOT_SUPPORTED, 10),
+    "field: link version": (field(166, 0), 6, 7),
+    "field: link replays": (field(161, 0), 0, NOT_SUPPORTED),
+    "field: malformed packets": (field(206, 0), NOT_SUPPORTED, 0),
+    "field: effective ber": (field(220, 17), NOT_SUPPORTED, 0),
+    "field: remap pending": (field(144), 0, 0),
+    "field: energy": (field(83), 1_000_000, 1_000_000),
+    "field: power": (field(186), 100_000, 170_000),
+    "field: fatal pcie errors": (field(180), 0, 0),
+    "field: pcie replays": (field(94), 0, 0),
+    "field: throttled by heat": (field(75), 0, 0),
     "field: unknown": (field(4000), NOT_SUPPORTED, NOT_SUPPORTED),
 }
 
@@ -199,6 +214,13 @@ def test_trays_of_a_rack_share_their_cluster_and_nodes_never_a_serial() -> None:
 def test_an_unknown_profile_is_refused_by_name() -> None:
     with pytest.raises(TestbedError, match=r"'v100'.*gb200, h100"):
         profile_values("v100", "a", "r0")
+
+
+def test_a_board_before_ampere_lists_its_retired_pages(node: NvmlState) -> None:
+    node.set_gpu(0, {"retired.pages": "2 1", "retired.pending": 1})
+    gpu = n.nvmlDeviceGetHandleByIndex(0)
+    assert [len(n.nvmlDeviceGetRetiredPages(gpu, cause)) for cause in (0, 1)] == [2, 1]
+    assert n.nvmlDeviceGetRetiredPagesPendingStatus(gpu) == 1
 
 
 def test_processes_are_listed_with_their_memory(node: NvmlState) -> None:

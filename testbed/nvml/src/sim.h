@@ -44,6 +44,7 @@ struct sim_event {
 
 /* state.c: the state file. A slot of SIM_NODE reads node-wide keys. */
 #define SIM_NODE SIM_MAX_GPUS
+const char *sim_state_path(void);
 int sim_state_refresh(void);
 int sim_state_text(unsigned slot, const char *key, char *text, size_t size);
 int sim_state_number(unsigned slot, const char *key, uint64_t *value);

@@ -38,12 +38,12 @@ static struct table *current;
 static struct stat current_stat;
 static int current_file = -1;
 
-static const char *state_path(void) {
+const char *sim_state_path(void) {
     static char path[PATH_MAX];
     const char *given = getenv("SIM_NVML_STATE");
     if (given != NULL) return given;
     Dl_info info;
-    if (path[0] == '\0' && dladdr((const void *)&state_path, &info) != 0 && info.dli_fname != NULL) {
+    if (path[0] == '\0' && dladdr((const void *)&sim_state_path, &info) != 0 && info.dli_fname != NULL) {
         const char *slash = strrchr(info.dli_fname, '/');
         int folder = slash == NULL ? 0 : (int)(slash - info.dli_fname + 1);
         snprintf(path, sizeof path, "%.*snvml.state", folder, info.dli_fname);
@@ -139,7 +139,7 @@ static void replace_table(struct table *table, int file, const struct stat *stat
 }
 
 static void reload(void) {
-    int file = open(state_path(), O_RDONLY | O_CLOEXEC);
+    int file = open(sim_state_path(), O_RDONLY | O_CLOEXEC);
     struct stat now;
     if (file < 0) return;
     char *text = fstat(file, &now) == 0 ? read_whole(file, (size_t)now.st_size) : NULL;
@@ -155,7 +155,7 @@ static void reload(void) {
 /* Rereads the file if it changed. A file that is gone means no driver; the last content stays readable. */
 int sim_state_refresh(void) {
     struct stat now;
-    int present = stat(state_path(), &now) == 0;
+    int present = stat(sim_state_path(), &now) == 0;
     pthread_mutex_lock(&lock);
     if (present && (current == NULL || !same_file(&now, &current_stat))) reload();
     int usable = present && current != NULL;
