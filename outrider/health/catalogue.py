@@ -29,21 +29,59 @@ class Clears(StrEnum):
     TIME = "time"
 
 
+class FaultClass(StrEnum):
+    """What kind of event a driver's code stands for (NVIDIA's Xid catalogue, Fabric Manager guide)."""
+
+    APP = "app-fault"
+    TRANSIENT = "transient"
+    COLLATERAL = "collateral"
+    INFORMATIONAL = "informational"
+    ENVIRONMENT = "environment"
+    CONTAINED_MEMORY = "contained-memory"
+    GPU_RESET = "gpu-reset"
+    REBOOT = "reboot"
+    HARDWARE = "hardware"
+    LINK = "link"
+    RECOVERY_STATE = "recovery-state"
+    UNUSED = "unused"
+
+
+class Reach(StrEnum):
+    """What running work an event takes along."""
+
+    NOTHING = "nothing"
+    PROCESS = "process"
+    GPU = "gpu"
+    NODE = "node"
+    FABRIC = "fabric"
+    DEPENDS = "depends"
+
+
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Weight = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row: the judgement of one code."""
 
-    meaning: Annotated[str, msgspec.Meta(min_length=1)]
+    meaning: Text
     verdict: Verdict
-    weight: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    weight: Weight
     clears: Clears
-    source: Annotated[str, msgspec.Meta(min_length=1)]
-    advice: Annotated[str, msgspec.Meta(min_length=1)]
-    half_life_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    decided_by: list[str] = []
+    source: Text
+    advice: Text
+    half_life_seconds: Positive | None = None
+    decided_by: tuple[str, ...] = ()
+    """Codes that say more: beside one of them the row only asks to watch."""
     settle_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     blind: bool = False
     firm: bool = False
     """Firm advice of the driver: it replaces the verdict of the code table for its GPU."""
+    name: str = ""
+    """The driver's own name of the code; empty where there is none."""
+    fault_class: FaultClass | None = None
+    fatal_to: Reach | None = None
 
 
 class _Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
