@@ -2,5 +2,19 @@
 
 from outrider.topology.domains import Place, common, place
 from outrider.topology.levels import PRESETS, Level, Levels, levels_from
+from outrider.topology.shared import CLUSTER_LEVEL, NVLINK_LEVEL, RACK_LEVEL, Domain, domains_of
 
-__all__ = ["PRESETS", "Level", "Levels", "Place", "common", "levels_from", "place"]
+__all__ = [
+    "CLUSTER_LEVEL",
+    "NVLINK_LEVEL",
+    "PRESETS",
+    "RACK_LEVEL",
+    "Domain",
+    "Level",
+    "Levels",
+    "Place",
+    "common",
+    "domains_of",
+    "levels_from",
+    "place",
+]

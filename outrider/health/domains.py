@@ -1,0 +1,463 @@
+"""Common cause: faults of many nodes at once that one part they share explains. Pure.
+
+A *family* is a kind of trouble that a shared part can cause. Each code belongs to one family at most. Evidence:
+
+witness  a code of the family itself, such as xid/145 or nic/down
+echo     xid/45, a channel torn down because something else failed first. A fault of an NVLink switch is echoed on all
+         nodes of its NVLink domain; but a job that dies of anything is echoed on all nodes of the job. So echoes
+         never make a domain suspect: they only widen what witnesses show, and only where they stay in the domain.
+
+A domain is *struck* where, within WINDOW_SECONDS, at least NODES_MIN of its nodes and SHARE_MIN of them newly showed
+trouble of one family, LIFT_MIN times the share of the nodes outside. With 6.5 failures in 1,000 node-days (published
+for a cluster of 16,000 GPUs) three of four nodes meet so by chance once in 1e14 windows. A wider domain is suspected in
+place of a narrower one only where what the narrower one leaves unexplained is itself enough to be struck.
+
+    score = round(100 * product over families of (1 - weight * hit / nodes of the domain))
+    hit   = nodes with a witness, plus ECHO_SHARE for each node with only an echo (beside a witness, where a switch
+            can be the cause); 0 below NODES_MIN nodes
+    weight = 1, for silence 0.5
+
+The score says how much of the domain is in trouble now, however it began; more evidence never raises it.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import msgspec
+
+from outrider.api.gpunode import Finding, GPUNodeStatus, Health
+from outrider.api.times import parse_rfc3339
+from outrider.health.score import points
+from outrider.topology import CLUSTER_LEVEL, NVLINK_LEVEL, RACK_LEVEL, Domain
+
+WINDOW_SECONDS: Final = 120.0  # agents poll NICs and links every few seconds, and a fault spreads with the traffic
+NODES_MIN: Final = 3  # two nodes in trouble are a coincidence, or the two ends of one cable
+SHARE_MIN: Final = 0.5
+LIFT_MIN: Final = 2.0  # a domain in which things are as bad as everywhere else is not the cause
+ECHOES_INSIDE_MIN: Final = 0.8  # echoes beyond the domain are those of a job, not of its switch
+ECHO_SHARE: Final = 0.2
+GATHER_SECONDS: Final = 10.0  # several nodes in trouble at once: time for the others to tell
+SKEW_SECONDS: Final = 5.0  # clocks of nodes may differ so much
+CRASH_SECONDS: Final = 5.0  # published studies coalesce Xids of one cause over 5 s
+CRASH_SHARE_MIN: Final = 0.8  # of a job's nodes; an agent may be blind
+SILENT_AGENT: Final = "monitor/silent"  # in no catalogue: the agent itself does not report
+
+
+class Family(StrEnum):
+    """Kinds of trouble that a shared part can cause."""
+
+    FABRIC = "fabric"  # NVLink, NVSwitch
+    NETWORK = "network"  # NICs and the switches behind them
+    POWER = "power"  # power, cooling, the PCIe bus: GPUs gone
+    SILENCE = "silence"  # nothing is known: never a reason to touch hardware
+
+
+_PREFIXES: Final[Mapping[str, Family]] = {
+    "nvlink": Family.FABRIC,
+    "fabric": Family.FABRIC,
+    "imex": Family.FABRIC,
+    "sxid": Family.FABRIC,
+    "nic": Family.NETWORK,
+    "rdma": Family.NETWORK,
+    "efa": Family.NETWORK,
+    "power": Family.POWER,
+    "thermal": Family.POWER,
+    "monitor": Family.SILENCE,
+}
+_CODES: Final[Mapping[str, Family]] = {
+    "kernel/off-bus": Family.POWER,
+    "gpu/lost": Family.POWER,
+    "gpu/missing": Family.POWER,
+    "gpu/count": Family.POWER,
+    "gpu/unreadable": Family.SILENCE,
+    "nvml/init": Family.SILENCE,
+}
+# Numbers of the Xid catalogue: NVLink 74, 136, 144-150, 155; power 54; off the bus 79, 167.
+_XIDS: Final[Mapping[int, Family]] = {
+    **dict.fromkeys((74, 136, *range(144, 151), 155), Family.FABRIC),
+    **dict.fromkeys((54, 79, 167), Family.POWER),
+}
+_PROGRAM_XIDS: Final = frozenset({13, 31, 32, 43, 68, 69, 137})  # caused by the program (Xid catalogue)
+_ECHO_XID: Final = 45
+_EVENT_SOURCES: Final = frozenset({"xid", "sxid", "kernel"})  # their last sighting is an event, a state's is a reading
+_SWITCH_SOURCE: Final = "sxid"
+_ECHO_LEVELS: Final = frozenset({NVLINK_LEVEL, RACK_LEVEL})
+_WEIGHTS: Final = {Family.SILENCE: 0.5}
+_FIRST_CHOICE: Final = {Family.FABRIC: (NVLINK_LEVEL, RACK_LEVEL), Family.POWER: (RACK_LEVEL,)}
+_LAST_CHOICE: Final = (RACK_LEVEL, NVLINK_LEVEL)  # for NICs the network's own levels come first
+
+
+class Sighting(NamedTuple):
+    """Something seen on a node at a time, in seconds since 1970."""
+
+    at: float
+    node: str
+    code: str
+
+
+class Suspect(msgspec.Struct, frozen=True, kw_only=True):
+    """A domain that explains trouble of its nodes. Times are seconds since 1970."""
+
+    domain: Domain
+    family: Family
+    since: float
+    nodes: tuple[str, ...]
+    """Nodes in trouble since then, sorted; those that joined after the window too."""
+    members: int
+    """All nodes of the domain."""
+    codes: tuple[str, ...]
+    culprits: tuple[str, ...] = ()
+    """Nodes that name the guilty part themselves, such as one that reported its switch's SXid."""
+    score: int = 100
+
+    @property
+    def hardware(self) -> bool:
+        """True where something may be broken; silence alone says nothing of hardware."""
+        return self.family is not Family.SILENCE
+
+    def explains(self, node: str, status: GPUNodeStatus) -> bool:
+        """Tell whether all that is hard against the node comes from this cause: it needs no episode of its own then.
+
+        A culprit's evidence is its own, and so is what is of another kind or of an earlier time.
+        """
+        hard = [finding for finding in status.findings if finding.verdict.hard]
+        if not self.hardware or node not in self.nodes or node in self.culprits:
+            return False
+        return bool(hard) and all(self._covers(finding) for finding in hard)
+
+    def _covers(self, finding: Finding) -> bool:
+        return family_of(finding.code) is self.family and any(at >= self.since for at in _times(finding))
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What the evidence of all nodes says about the domains."""
+
+    suspects: tuple[Suspect, ...] = ()
+    scores: Mapping[Domain, int] = {}
+    """Only domains below 100."""
+    gathering: frozenset[str] = frozenset()
+    """Nodes that failed a moment ago together with a neighbour: whether the cause is shared will soon be clear."""
+
+    def cause_of(self, node: str, status: GPUNodeStatus) -> Suspect | None:
+        """Return the suspect that explains what is hard against the node."""
+        return next((suspect for suspect in self.suspects if suspect.explains(node, status)), None)
+
+
+class Crash(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that failed on the nodes of its job at once: an incident of the application, not of hardware."""
+
+    job: str
+    at: float
+    nodes: tuple[str, ...]
+    codes: tuple[str, ...]
+
+
+def family_of(code: str) -> Family | None:
+    """Return the family that a code is a witness of, None for one that says nothing of shared parts."""
+    known = _CODES.get(code)
+    number = _xid(code)
+    if number is not None:
+        return _XIDS.get(number)
+    return known or _PREFIXES.get(code.partition("/")[0])
+
+
+def _xid(code: str) -> int | None:
+    """Return the number of an Xid, whatever detail follows it, such as 145 of xid/145.RLW."""
+    source, _, detail = code.partition("/")
+    digits = detail.partition(".")[0]
+    usable = source == "xid" and digits.isascii() and digits.isdigit() and len(digits) < 10
+    return int(digits) if usable else None
+
+
+def _times(finding: Finding) -> tuple[float, ...]:
+    """Return when it happened: none for a finding whose times can't be read."""
+    event = finding.code.partition("/")[0] in _EVENT_SOURCES
+    texts = (finding.first_seen, finding.last_seen) if event else (finding.first_seen,)
+    try:
+        return tuple(parse_rfc3339(text) for text in dict.fromkeys(texts))
+    except ValueError:
+        return ()
+
+
+Places = Mapping[str, Sequence[Domain]]
+Statuses = Mapping[str, GPUNodeStatus]
+
+
+class _Trouble:
+    """Sightings of one family (or of echoes) by node; a node whose evidence has no readable time has none."""
+
+    def __init__(self) -> None:
+        self.by_node: defaultdict[str, list[Sighting]] = defaultdict(list)
+
+    def add(self, node: str, code: str, times: Iterable[float]) -> None:
+        self.by_node[node] += [Sighting(at, node, code) for at in times]
+
+    @cached_property
+    def ordered(self) -> list[Sighting]:
+        """All of them by time; asked for only once all are added."""
+        return sorted(seen for rows in self.by_node.values() for seen in rows)
+
+    def within(self, start: float, end: float = math.inf) -> list[Sighting]:
+        first = bisect_left(self.ordered, start, key=_at)
+        return self.ordered[first : bisect_right(self.ordered, end, key=_at)]
+
+
+def _at(sighting: Sighting) -> float:
+    return sighting.at
+
+
+class _Evidence:
+    """Everything seen, sorted by family, and who belongs to what."""
+
+    def __init__(self, statuses: Statuses, places: Places, now: float, stale_seconds: float) -> None:
+        self.members: defaultdict[Domain, set[str]] = defaultdict(set)
+        self.families: defaultdict[Family, _Trouble] = defaultdict(_Trouble)
+        self.echoes = _Trouble()
+        self.nodes = len(statuses)
+        for node, status in statuses.items():
+            for domain in places.get(node, ()):
+                self.members[domain].add(node)
+            self._read(node, status)
+            if (since := _silent_since(status, now, stale_seconds)) is not None:
+                self.families[Family.SILENCE].add(node, SILENT_AGENT, [since])
+
+    def _read(self, node: str, status: GPUNodeStatus) -> None:
+        for finding in status.findings:
+            family = family_of(finding.code)
+            if family is not None:
+                self.families[family].add(node, finding.code, _times(finding))
+            elif _xid(finding.code) == _ECHO_XID:
+                self.echoes.add(node, finding.code, _times(finding))
+
+    def domains_with(self, nodes: Iterable[str], places: Places) -> dict[Domain, set[str]]:
+        """Return the domains of the nodes, each with those of them that it holds."""
+        found: defaultdict[Domain, set[str]] = defaultdict(set)
+        for node in nodes:
+            for domain in places.get(node, ()):
+                found[domain].add(node)
+        return found
+
+
+def _silent_since(status: GPUNodeStatus, now: float, stale_seconds: float) -> float | None:
+    """Return since when the agent says nothing useful; None for one that speaks, or that never spoke yet."""
+    try:
+        observed = parse_rfc3339(status.observed_at or "")
+    except ValueError:
+        return None
+    if now - observed > stale_seconds:
+        return observed
+    told = any(family_of(finding.code) is Family.SILENCE for finding in status.findings)
+    return observed if status.health is Health.UNKNOWN and not told else None
+
+
+def judge_domains(statuses: Statuses, places: Places, now: float, stale_seconds: float) -> Outlook:
+    """Return what the nodes' evidence says about the domains that they share, at ``now`` (seconds since 1970).
+
+    ``places`` names each node's domains; an agent not heard for ``stale_seconds`` counts as silent.
+    """
+    evidence = _Evidence(statuses, places, now, stale_seconds)
+    scores = _scores(evidence, places)
+    struck = [suspect for family in Family for suspect in _of_family(family, evidence, places)]
+    suspects = [
+        msgspec.structs.replace(suspect, score=scores.get(suspect.domain, 100))
+        for suspect in sorted(struck, key=lambda one: (one.domain, one.family))
+    ]
+    return Outlook(tuple(suspects), scores, _gathering(evidence, places, now))
+
+
+def _of_family(family: Family, evidence: _Evidence, places: Places) -> list[Suspect]:
+    trouble = evidence.families.get(family)
+    if trouble is None:
+        return []
+    inside = evidence.domains_with(trouble.by_node, places)
+    struck = (_struck(domain, nodes, family, evidence) for domain, nodes in inside.items())
+    return _narrowed([suspect for suspect in struck if suspect], evidence)
+
+
+def _struck(domain: Domain, nodes: Collection[str], family: Family, evidence: _Evidence) -> Suspect | None:
+    """Return the domain as a suspect of the family, None where too little points to it."""
+    trouble = evidence.families[family]
+    members = evidence.members[domain]
+    start = _densest(seen for node in nodes for seen in trouble.by_node[node])
+    everywhere = trouble.within(start - SKEW_SECONDS, start + WINDOW_SECONDS)
+    seen = [sighting for sighting in everywhere if sighting.node in members]
+    if family is Family.FABRIC:
+        seen += _echoes(domain, seen, start, evidence)
+    hit = {sighting.node for sighting in seen}
+    outside = {sighting.node for sighting in everywhere} - members
+    elsewhere = len(outside) / max(1, evidence.nodes - len(members))
+    if not _enough(hit, members) or _share(hit, members) < LIFT_MIN * elsewhere:
+        return None
+    later = trouble.within(start + WINDOW_SECONDS)
+    return _suspect(domain, family, sorted([*seen, *(one for one in later if one.node in members)]), len(members))
+
+
+def _suspect(domain: Domain, family: Family, seen: Sequence[Sighting], members: int) -> Suspect:
+    nodes = {sighting.node for sighting in seen}
+    return Suspect(
+        domain=domain,
+        family=family,
+        since=seen[0].at,
+        nodes=tuple(sorted(nodes)),
+        members=members,
+        codes=tuple(sorted({sighting.code for sighting in seen})),
+        culprits=_culprits(seen, nodes),
+    )
+
+
+def _enough(hit: Collection[str], members: Collection[str]) -> bool:
+    return len(hit) >= NODES_MIN and _share(hit, members) >= SHARE_MIN
+
+
+def _share(hit: Collection[str], members: Collection[str]) -> float:
+    return len(hit) / max(1, len(members))
+
+
+def _densest(sightings: Iterable[Sighting]) -> float:
+    """Return the start of the window with sightings on the most nodes; of equal ones the first."""
+    ordered = sorted(sightings)
+    counts: defaultdict[str, int] = defaultdict(int)
+    best, best_count, first = 0.0, 0, 0
+    for last in ordered:
+        counts[last.node] += 1
+        while last.at - ordered[first].at > WINDOW_SECONDS:
+            node = ordered[first].node
+            counts[node] -= 1
+            if counts[node] == 0:
+                del counts[node]
+            first += 1
+        if len(counts) > best_count:
+            best, best_count = ordered[first].at, len(counts)
+    return best
+
+
+def _echoes(domain: Domain, witnesses: Sequence[Sighting], start: float, evidence: _Evidence) -> list[Sighting]:
+    """Return the echoes that a switch of the domain explains: beside several witnesses, or the switch's own word."""
+    switch = any(_is_switch(seen.code) for seen in witnesses)
+    strong = switch or len({seen.node for seen in witnesses}) >= NODES_MIN
+    if domain.level not in _ECHO_LEVELS or not strong:
+        return []
+    everywhere = evidence.echoes.within(start - SKEW_SECONDS, start + WINDOW_SECONDS)
+    members = evidence.members[domain]
+    inside = [seen for seen in everywhere if seen.node in members]
+    heard = {seen.node for seen in everywhere}
+    return inside if len(heard & members) >= ECHOES_INSIDE_MIN * len(heard) else []
+
+
+def _is_switch(code: str) -> bool:
+    return code.partition("/")[0] == _SWITCH_SOURCE
+
+
+def _culprits(seen: Iterable[Sighting], hit: Collection[str]) -> tuple[str, ...]:
+    """Return the few nodes that reported a switch; where most did, the switch belongs to all and names nobody."""
+    reporters = {sighting.node for sighting in seen if _is_switch(sighting.code)}
+    return tuple(sorted(reporters)) if 2 * len(reporters) < len(hit) else ()
+
+
+def _narrowed(struck: Sequence[Suspect], evidence: _Evidence) -> list[Suspect]:
+    """Return the suspects that are left once each trouble is put down to the narrowest domain that explains it."""
+    chosen: list[Suspect] = []
+    for wide in sorted(struck, key=_width):
+        inner = [one for one in chosen if set(one.nodes) & set(wide.nodes)]
+        largest = max(inner, key=lambda one: len(set(one.nodes) & set(wide.nodes)), default=None)
+        if largest is not None and not _enough_beyond(wide, largest, evidence):
+            continue
+        chosen = [one for one in chosen if not set(one.nodes) <= set(wide.nodes)]
+        chosen.append(wide)
+    return chosen
+
+
+def _enough_beyond(wide: Suspect, narrow: Suspect, evidence: _Evidence) -> bool:
+    rest = evidence.members[wide.domain] - evidence.members[narrow.domain]
+    return _enough(set(wide.nodes) & rest, rest)
+
+
+def _width(suspect: Suspect) -> tuple[int, int, int, Domain]:
+    """Order from narrow to wide; of equal domains the one whose parts can fail in this way comes first."""
+    level = suspect.domain.level
+    first = _FIRST_CHOICE.get(suspect.family, ())
+    if level in first:
+        fit = first.index(level) - len(first)
+    else:
+        fit = 1 + _LAST_CHOICE.index(level) if level in _LAST_CHOICE else 0
+    return (suspect.members, fit, -suspect.domain.name.count("/"), suspect.domain)
+
+
+def _scores(evidence: _Evidence, places: Places) -> dict[Domain, int]:
+    left: defaultdict[Domain, float] = defaultdict(lambda: 1.0)
+    for family in Family:
+        trouble = evidence.families.get(family, _Trouble())
+        for domain, witnesses in evidence.domains_with(trouble.by_node, places).items():
+            echoes = _echo_nodes(domain, witnesses, evidence) if family is Family.FABRIC else set()
+            if len(witnesses) + len(echoes) < NODES_MIN:
+                continue
+            hit = len(witnesses) + ECHO_SHARE * len(echoes)
+            left[domain] *= 1.0 - _WEIGHTS.get(family, 1.0) * hit / len(evidence.members[domain])
+    scores = {domain: points(share) for domain, share in left.items()}
+    return {domain: score for domain, score in sorted(scores.items()) if score < 100}
+
+
+def _echo_nodes(domain: Domain, witnesses: Collection[str], evidence: _Evidence) -> set[str]:
+    if domain.level not in _ECHO_LEVELS:
+        return set()
+    return evidence.members[domain] & set(evidence.echoes.by_node) - set(witnesses)
+
+
+def _gathering(evidence: _Evidence, places: Places, now: float) -> frozenset[str]:
+    waiting: set[str] = set()
+    for family in Family:
+        if family is Family.SILENCE or family not in evidence.families:
+            continue
+        recent = {seen.node for seen in evidence.families[family].within(now - GATHER_SECONDS, now + SKEW_SECONDS)}
+        for domain, nodes in evidence.domains_with(recent, places).items():
+            if domain.level != CLUSTER_LEVEL and len(nodes) > 1 and len(evidence.members[domain]) >= NODES_MIN:
+                waiting |= nodes
+    return frozenset(waiting)
+
+
+def crashes(statuses: Statuses, jobs: Mapping[str, Collection[str]], now: float) -> tuple[Crash, ...]:
+    """Return the jobs whose program just failed on nearly all their nodes in the same seconds.
+
+    ``jobs`` maps each job to its nodes. A job with a witness of a shared fault, or with a hard finding, is left out:
+    then the program may be the victim.
+    """
+    found = (_crash(job, sorted(nodes), statuses, now) for job, nodes in sorted(jobs.items()))
+    return tuple(crash for crash in found if crash)
+
+
+def _crash(job: str, nodes: Sequence[str], statuses: Statuses, now: float) -> Crash | None:
+    rows = [(node, statuses[node].findings) for node in nodes if node in statuses]
+    failed = sorted(seen for node, findings in rows for seen in _failures(node, findings, now))
+    program = [seen for seen in failed if _xid(seen.code) != _ECHO_XID]
+    if len(nodes) < 2 or not program or any(_suspicious(finding, now) for _, findings in rows for finding in findings):
+        return None
+    start = program[0].at
+    together = [seen for seen in failed if abs(seen.at - start) <= CRASH_SECONDS]
+    hit = {seen.node for seen in together}
+    if len(hit) < max(2, CRASH_SHARE_MIN * len(nodes)):
+        return None
+    codes = tuple(sorted({seen.code for seen in together}))
+    return Crash(job=job, at=together[0].at, nodes=tuple(sorted(hit)), codes=codes)
+
+
+def _failures(node: str, findings: Iterable[Finding], now: float) -> Iterator[Sighting]:
+    for finding in findings:
+        number = _xid(finding.code)
+        if number == _ECHO_XID or number in _PROGRAM_XIDS:
+            yield from (Sighting(at, node, finding.code) for at in _times(finding) if _just(at, now))
+
+
+def _suspicious(finding: Finding, now: float) -> bool:
+    """True for a finding that may have brought the program down."""
+    family = family_of(finding.code)
+    shared = family is not None and family is not Family.SILENCE and any(_just(at, now) for at in _times(finding))
+    return shared or finding.verdict.hard
+
+
+def _just(at: float, now: float) -> bool:
+    return now - WINDOW_SECONDS <= at <= now + SKEW_SECONDS
