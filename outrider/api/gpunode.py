@@ -41,12 +41,15 @@ class Verdict(StrEnum):
     @property
     def severity(self) -> int:
         """Position in that order, 0 for none."""
-        return list(Verdict).index(self)
+        return _SEVERITY[self]
 
     @property
     def hard(self) -> bool:
         """True where the hardware can't be trusted with running work: reset, reboot or replace."""
         return self in (Verdict.RESET, Verdict.REBOOT, Verdict.REPLACE)
+
+
+_SEVERITY: Final = {verdict: place for place, verdict in enumerate(Verdict)}
 
 
 class Health(StrEnum):
@@ -137,6 +140,9 @@ class GPU(Resource, frozen=True, kw_only=True):
     links_total: Annotated[int, msgspec.Meta(ge=0, description="NVLinks of the board")] = 0
     fabric: Annotated[str, msgspec.Meta(max_length=256, description="state of the NVSwitch fabric, clique")] = ""
     held_by: Annotated[str, msgspec.Meta(description="namespace/name of the pod that has it")] = ""
+    isolated: Annotated[bool, msgspec.Meta(description="a DeviceTaintRule keeps new pods off it, not off the node")] = (
+        False
+    )
 
 
 class RankState(Resource, frozen=True, kw_only=True):

@@ -1,21 +1,26 @@
 """From evidence to a verdict.
 
-Order of belief: the driver's own recovery action, then the code table, then "unknown", which is recorded and never
-acted on. Silence makes a subject Unknown: that lowers its score and stops new work, and is never a hard verdict.
+Order of belief: the driver's own recovery action, then the detail of a message (NVLink5 fields, the registers of Xid
+74), then the code table, then "unknown", which is recorded and never acted on. Silence makes a subject Unknown: that
+lowers its score and stops new work, and is never a hard verdict.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from outrider.api.gpunode import Health, Verdict
-from outrider.health.catalogue import XID_PREFIX, XID_RECOVERY_PREFIX, Catalogue
-from outrider.health.findings import Evidence, Key
-from outrider.health.score import points, remaining
+from outrider.health.catalogue import RECOVERY_PREFIX, XID_PREFIX, XID_RECOVERY_PREFIX, Catalogue
+from outrider.health.findings import NIC_OWNER, Evidence, Key
+from outrider.health.incidents import JOIN_SECONDS, Incident, incidents, leading, near
+from outrider.health.score import Shares, network, points, remaining, shares, together
 
 DEGRADED_BELOW: Final = 80  # a score that asks for attention although no verdict does
+WELL_FROM: Final = 85  # the score at which that ends: a score that wavers around one limit must not flap
 COMPANION_SECONDS: Final = 10.0  # codes of one memory error are logged within milliseconds; storms take seconds
+NODE: Final = ""  # owner of what is about the node itself
+_MEMBERS_TOLD: Final = 4
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,122 +31,188 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     reason: str = ""
     """Code of the finding that decided; empty where nothing speaks against the subject."""
+    low: bool = False
+    """The score fell below DEGRADED_BELOW and has not come back to WELL_FROM yet."""
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What the evidence says about the node, each GPU, and each finding."""
+    """What the evidence says about the node, each GPU and NIC, and each finding."""
 
     node: Opinion
     gpus: dict[str, Opinion]
+    nics: dict[str, Opinion] = {}
+    """By name."""
+    incidents: tuple[Incident, ...] = ()
+    """Gravest first: the lead of the first decides about the node."""
     message: str
     verdicts: dict[Key, Verdict]
 
+    @property
+    def low(self) -> list[str]:
+        """Owners with a low score, sorted: ``judge`` wants to know them the next time."""
+        nics = {f"{NIC_OWNER}{name}": opinion for name, opinion in self.nics.items()}
+        return sorted(owner for owner, opinion in {NODE: self.node, **self.gpus, **nics}.items() if opinion.low)
 
-def judge(findings: Iterable[Evidence], gpus: Mapping[str, str], now: float, catalogue: Catalogue) -> Judgement:
-    """Return the judgement at ``now``. ``gpus`` maps each known GPU's UUID to the name that people use for it."""
+
+def judge(
+    findings: Iterable[Evidence],
+    gpus: Mapping[str, str],
+    now: float,
+    catalogue: Catalogue,
+    *,
+    nics: Collection[str] = (),
+    low: Collection[str] = (),
+) -> Judgement:
+    """Return the judgement at ``now`` (seconds since 1970).
+
+    ``gpus`` maps each known GPU's UUID to the name that people use for it, ``nics`` has the names of all known NICs,
+    ``low`` the owners whose score was low before (Judgement.low): they need a better one to be well again.
+    """
     everything = sorted(findings, key=lambda evidence: evidence.key)
-    groups = _by_subject(everything, gpus)
-    verdicts = {
-        evidence.key: _verdict(evidence, group, now, catalogue) for group in groups.values() for evidence in group
-    }
-    own = groups.pop("")
-    blind = _is_blind(own, catalogue)
+    groups = _by_owner(everything, gpus, nics)
+    verdicts: dict[Key, Verdict] = {}
+    for group in groups.values():
+        verdicts |= _verdicts(group, now, catalogue)
+    parts = {owner: shares(group, catalogue, now) for owner, group in groups.items()}
+    mute = {owner for owner, group in groups.items() if any(catalogue.of(one.code).blind for one in group)}
     opinions = {
-        uuid: _opinion(group, verdicts, points(remaining(group, catalogue, now)), blind, catalogue)
-        for uuid, group in groups.items()
+        owner: _opinion(
+            leading(group, verdicts),
+            verdicts,
+            points(remaining(parts[owner])),
+            bool(mute & _watchers(owner)),
+            owner in low,
+        )
+        for owner, group in groups.items()
     }
-    lowest = min((remaining(group, catalogue, now) for group in groups.values()), default=1.0)
-    score = points(lowest * remaining(own, catalogue, now))
-    node = _opinion(everything, verdicts, score, blind, catalogue)
-    decider = _decider(everything, verdicts)
-    message = (
-        _message(decider, verdicts[decider.key], gpus, catalogue)
-        if decider
-        else f"{len(gpus)} GPUs, nothing known against them"
+    told = incidents(everything, verdicts, catalogue)
+    lead = leading(everything, verdicts)
+    return Judgement(
+        node=_opinion(lead, verdicts, points(_node_share(parts, len(nics))), bool(mute), NODE in low),
+        gpus={owner: opinion for owner, opinion in opinions.items() if owner != NODE and not _is_nic(owner)},
+        nics={
+            owner.removeprefix(NIC_OWNER): opinions[owner]
+            for owner in opinions
+            if _is_nic(owner) and owner != NIC_OWNER
+        },
+        incidents=told,
+        message=_message(lead, told, verdicts, gpus, catalogue)
+        if lead
+        else f"{len(gpus)} GPUs, nothing known against them",
+        verdicts=verdicts,
     )
-    return Judgement(node=node, gpus=opinions, message=message, verdicts=verdicts)
 
 
-def _by_subject(findings: Sequence[Evidence], gpus: Mapping[str, str]) -> dict[str, list[Evidence]]:
-    groups: dict[str, list[Evidence]] = {"": [], **{uuid: [] for uuid in gpus}}
+def _by_owner(findings: Sequence[Evidence], gpus: Iterable[str], nics: Iterable[str]) -> dict[str, list[Evidence]]:
+    groups: dict[str, list[Evidence]] = {NODE: [], **{uuid: [] for uuid in gpus}}
+    groups |= {f"{NIC_OWNER}{name}": [] for name in nics}
     for evidence in findings:
         groups.setdefault(evidence.owner, []).append(evidence)
     return groups
 
 
-def _verdict(evidence: Evidence, group: Sequence[Evidence], now: float, catalogue: Catalogue) -> Verdict:
-    row = catalogue.of(evidence.code)
-    if evidence.code.startswith(XID_RECOVERY_PREFIX):
-        return row.verdict if evidence is _latest_advice(group) else Verdict.NONE
-    if evidence.code.startswith(XID_PREFIX) and _firmly_advised(group, catalogue):
-        return Verdict.WATCH
-    if any(_accompanies(other, evidence) for other in group if other.code in row.decided_by):
-        return Verdict.WATCH
-    if now - evidence.first_seen < row.settle_seconds:
-        return Verdict.NO_NEW_WORK
-    return row.verdict
+def _is_nic(owner: str) -> bool:
+    return owner.startswith(NIC_OWNER)
 
 
-def _latest_advice(group: Sequence[Evidence]) -> Evidence | None:
+def _watchers(owner: str) -> set[str]:
+    """Whose blindness hides a fault of the owner: a NIC is seen by the probe of NICs, all else by those of the node."""
+    return {owner, NIC_OWNER if _is_nic(owner) else NODE}
+
+
+def _node_share(parts: Mapping[str, Shares], nics: int) -> float:
+    own = together(parts[NODE], parts.get(NIC_OWNER, {}))
+    gpus = [share for owner, share in parts.items() if owner != NODE and not _is_nic(owner)]
+    lowest = min((remaining(together(own, gpu)) for gpu in gpus), default=remaining(own))
+    return lowest * network([share for owner, share in parts.items() if _is_nic(owner) and owner != NIC_OWNER], nics)
+
+
+def _verdicts(group: Sequence[Evidence], now: float, catalogue: Catalogue) -> dict[Key, Verdict]:
+    """Return the verdict of each finding on one owner."""
+    advice = _advice(group, catalogue)
+    by_code: dict[str, list[Evidence]] = {}
+    for evidence in group:
+        by_code.setdefault(evidence.code, []).append(evidence)
+    detailed = {evidence.code.partition(".")[0] for evidence in group if _is_detail(evidence.code)}
+
+    def verdict(evidence: Evidence) -> Verdict:
+        row = catalogue.of(evidence.code)
+        if evidence.code.startswith(XID_RECOVERY_PREFIX):
+            return row.verdict if evidence is advice.latest else Verdict.NONE
+        if evidence.code.startswith(XID_PREFIX) and advice.decides(evidence):
+            return Verdict.WATCH
+        if evidence.code in detailed and any(_details(other, evidence) for other in group):
+            return Verdict.WATCH
+        deciders = (other for code in row.decided_by for other in by_code.get(code, ()))
+        if any(near(other, evidence, COMPANION_SECONDS) for other in deciders):
+            return Verdict.WATCH
+        return Verdict.NO_NEW_WORK if now - evidence.first_seen < row.settle_seconds else row.verdict
+
+    return {evidence.key: verdict(evidence) for evidence in group}
+
+
+class _Advice(msgspec.Struct, frozen=True):
+    """What the driver wants done with one GPU."""
+
+    latest: Evidence | None
     """The Xid 154 line that holds now: each one takes the place of those before it."""
+    firm: list[Evidence]
+    """Advice that replaces the table's verdicts."""
+
+    def decides(self, evidence: Evidence) -> bool:
+        """True where the driver knew of the evidence when it gave its advice: not of what came later."""
+        return any(evidence.last_seen <= one.last_seen + JOIN_SECONDS for one in self.firm)
+
+
+def _advice(group: Sequence[Evidence], catalogue: Catalogue) -> _Advice:
     spoken = [evidence for evidence in group if evidence.code.startswith(XID_RECOVERY_PREFIX)]
-    return max(spoken, key=lambda evidence: (evidence.last_seen, evidence.code), default=None)
+    latest = max(spoken, key=lambda evidence: (evidence.last_seen, evidence.code), default=None)
+    standing = [evidence for evidence in group if evidence is latest or evidence.code.startswith(RECOVERY_PREFIX)]
+    return _Advice(latest, [evidence for evidence in standing if catalogue.of(evidence.code).firm])
 
 
-def _firmly_advised(group: Sequence[Evidence], catalogue: Catalogue) -> bool:
-    latest = _latest_advice(group)
-    return any(
-        catalogue.of(evidence.code).firm
-        for evidence in group
-        if evidence is latest or not evidence.code.startswith(XID_RECOVERY_PREFIX)
-    )
+def _is_detail(code: str) -> bool:
+    return code.startswith(XID_PREFIX) and "." in code and not code.startswith(XID_RECOVERY_PREFIX)
 
 
-def _accompanies(other: Evidence, evidence: Evidence) -> bool:
-    return (
-        other.first_seen - COMPANION_SECONDS <= evidence.last_seen
-        and evidence.first_seen <= other.last_seen + COMPANION_SECONDS
-    )
+def _details(other: Evidence, evidence: Evidence) -> bool:
+    """True where the other tells the same event in more detail, so that it is believed before the bare code."""
+    same = other.code.startswith(f"{evidence.code}.") and other.subject_id == evidence.subject_id
+    return same and near(other, evidence, COMPANION_SECONDS)
 
 
-def _is_blind(findings: Iterable[Evidence], catalogue: Catalogue) -> bool:
-    return any(catalogue.of(evidence.code).blind for evidence in findings)
+def _opinion(lead: Evidence | None, verdicts: Mapping[Key, Verdict], score: int, blind: bool, was_low: bool) -> Opinion:
+    verdict = verdicts[lead.key] if lead else Verdict.NONE
+    low = score < (WELL_FROM if was_low else DEGRADED_BELOW)
+    health = _health(verdict, blind, low)
+    return Opinion(health=health, score=score, verdict=verdict, reason=lead.code if lead else "", low=low)
 
 
-def _decider(findings: Iterable[Evidence], verdicts: Mapping[Key, Verdict]) -> Evidence | None:
-    """The finding with the gravest verdict; among equals the first seen, so that more of the same changes no reason.
-
-    None where all say nothing.
-    """
-    speaking = [evidence for evidence in findings if verdicts[evidence.key] is not Verdict.NONE]
-    return min(
-        speaking,
-        key=lambda evidence: (-verdicts[evidence.key].severity, evidence.first_seen, evidence.key),
-        default=None,
-    )
-
-
-def _opinion(
-    findings: Sequence[Evidence], verdicts: Mapping[Key, Verdict], score: int, blind: bool, catalogue: Catalogue
-) -> Opinion:
-    decider = _decider(findings, verdicts)
-    verdict = verdicts[decider.key] if decider else Verdict.NONE
-    health = _health(verdict, score, blind or _is_blind(findings, catalogue))
-    return Opinion(health=health, score=score, verdict=verdict, reason=decider.code if decider else "")
-
-
-def _health(verdict: Verdict, score: int, blind: bool) -> Health:
+def _health(verdict: Verdict, blind: bool, low: bool) -> Health:
     if verdict.hard:
         return Health.UNHEALTHY
     if blind:
         return Health.UNKNOWN
-    return Health.DEGRADED if verdict is Verdict.NO_NEW_WORK or score < DEGRADED_BELOW else Health.HEALTHY
+    return Health.DEGRADED if verdict is Verdict.NO_NEW_WORK or low else Health.HEALTHY
 
 
-def _message(decider: Evidence, verdict: Verdict, gpus: Mapping[str, str], catalogue: Catalogue) -> str:
-    row = catalogue.of(decider.code)
-    subject = gpus.get(decider.owner, decider.owner)
+def _message(
+    lead: Evidence,
+    told: Sequence[Incident],
+    verdicts: Mapping[Key, Verdict],
+    gpus: Mapping[str, str],
+    catalogue: Catalogue,
+) -> str:
+    row = catalogue.of(lead.code)
+    subject = gpus.get(lead.owner, lead.owner)
     where = f"{subject}: " if subject else ""
-    softened = verdict is Verdict.WATCH and row.verdict.hard  # other evidence says that this is less than it looks
+    softened = verdicts[lead.key] is Verdict.WATCH and row.verdict.hard  # other evidence says that it is less
     advice = "nothing now: what was seen with it is milder, or decides" if softened else row.advice
-    return f"{where}{row.meaning} ({decider.code}). Next: {advice}."
+    return f"{where}{row.meaning} ({lead.code}). {_also(told[0].members)}Next: {advice}."
+
+
+def _also(members: Sequence[str]) -> str:
+    if not members:
+        return ""
+    more = f" and {len(members) - _MEMBERS_TOLD} more" if len(members) > _MEMBERS_TOLD else ""
+    return f"The same fault shows as {', '.join(members[:_MEMBERS_TOLD])}{more}. "

@@ -133,7 +133,7 @@ def test_the_companion_of_an_uncorrectable_error_decides(companion, verdict):
 def test_a_softened_error_is_not_told_to_be_repaired():
     assert "Next: move work off the GPU and reset it" in judged(on_gpu("xid/48")).message
     softened = judged(on_gpu("xid/48"), on_gpu("xid/63", ago=59.9)).message
-    assert "(xid/48). Next: nothing now" in softened
+    assert "(xid/48). The same fault shows as xid/63. Next: nothing now" in softened
 
 
 def test_a_companion_of_another_gpu_or_another_day_does_not_decide():

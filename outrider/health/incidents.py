@@ -1,0 +1,156 @@
+"""One physical fault, one incident: several codes and probes tell of the same broken part. Pure.
+
+Codes fall into families: all codes of one family on one GPU (NIC, node) tell of the same part. Codes that follow are
+never a fault of their own: the driver's advice and the clean-up after a fault (Xid 45) belong to what they follow.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from outrider.api.gpunode import SubjectKind, Verdict
+from outrider.health.catalogue import RECOVERY_PREFIX, XID_RECOVERY_PREFIX, Catalogue
+from outrider.health.findings import Evidence, Key
+
+JOIN_SECONDS: Final = 60.0  # a polled state follows the line of its fault by a reading or two of its probe
+FOLLOWING: Final = "follows"  # name of the family of codes that follow
+CLEANUP: Final = "xid/45"
+_BLINDNESS: Final = "monitor/"
+
+# Sources: memory-error guide (48 with 63, 64, 94, 95; remaps), Xid catalogue (74, 136, 144-150, 155; 171 and 172 detail
+# 48), NVML 15 with Xid 79 (both "fallen off the bus"), PCIe errors that go with it; 119 and 120 make NVML calls hang.
+_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "memory": ("xid/48", "xid/63", "xid/64", "xid/94", "xid/95", "xid/140", "xid/171", "xid/172"),
+    "nvlink": ("xid/74", *(f"xid/{number}" for number in range(144, 151)), "xid/136", "xid/155"),
+    "bus": ("xid/79", "xid/167", "gpu/lost", "gpu/missing", "kernel/off-bus"),
+    "gsp": ("xid/119", "xid/120", "gpu/unreadable"),
+    "program": ("xid/13", "xid/31", "xid/32", "xid/43", "xid/68", "xid/69", "xid/137", "gpu/suspect"),
+    "repeat": ("gpu/repeat-offender", "gpu/lemon"),
+}
+_FAMILY_OF: Final = {code: family for family, codes in _FAMILIES.items() for code in codes}
+_PREFIXES: Final = {
+    "remap/": "memory",
+    "ecc/": "memory",
+    "retired/": "memory",
+    "nvlink/": "nvlink",
+    "fabric/": "nvlink",
+    "sxid/": "nvlink",
+    "aer/": "bus",
+    "kernel/aer": "bus",
+    "pcie/": "bus",
+    "kernel/gsp": "gsp",
+}
+_WIDE: Final = ("sxid/", "fabric/")  # the NVSwitch fabric is one part, whichever GPU or switch tells
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault. Holds nothing that moves with each reading, so equal incidents mean that nothing is new."""
+
+    lead: str
+    """Code that names it: of the gravest verdict, among equals the first seen."""
+    members: tuple[str, ...] = ()
+    """The other codes, sorted."""
+    subject: SubjectKind
+    subject_id: str
+    verdict: Verdict
+    since: float
+    """When the first of its evidence was first seen, in seconds since 1970."""
+
+
+@lru_cache(maxsize=1024)
+def family(code: str) -> str:
+    """Return the name of what the code tells of: codes that are not listed are families of their own."""
+    if code == CLEANUP or code.startswith((RECOVERY_PREFIX, XID_RECOVERY_PREFIX)):
+        return FOLLOWING
+    plain = code.partition(".")[0] if code.startswith("xid/") else code  # xid/74.hardware: the detail of an Xid 74
+    if plain in _FAMILY_OF:
+        return _FAMILY_OF[plain]
+    return next((name for prefix, name in _PREFIXES.items() if code.startswith(prefix)), plain)
+
+
+def incidents(
+    findings: Sequence[Evidence], verdicts: Mapping[Key, Verdict], catalogue: Catalogue
+) -> tuple[Incident, ...]:
+    """Return the incidents that the findings tell of, gravest first; what asks for nothing at all is none."""
+    groups = _groups([evidence for evidence in findings if family(evidence.code) != FOLLOWING])
+    _widen(groups)
+    for follower in (evidence for evidence in findings if family(evidence.code) == FOLLOWING):
+        cause = _cause(follower, groups, catalogue)
+        groups.setdefault(cause or (follower.owner, follower.code), []).append(follower)
+    led = [(leading(group, verdicts), group) for group in groups.values()]
+    told = sorted(
+        ((rank(lead, verdicts), _incident(lead, group, verdicts)) for lead, group in led if lead),
+        key=lambda ranked: ranked[0],
+    )
+    return tuple(incident for _, incident in told)
+
+
+_Group = tuple[str, str]  # owner and family
+
+
+def _groups(findings: Iterable[Evidence]) -> dict[_Group, list[Evidence]]:
+    groups: dict[_Group, list[Evidence]] = {}
+    for evidence in findings:
+        owner = "" if evidence.code.startswith(_WIDE) else evidence.owner
+        groups.setdefault((owner, family(evidence.code)), []).append(evidence)
+    return groups
+
+
+def _widen(groups: dict[_Group, list[Evidence]]) -> None:
+    """Give the fabric's incident the NVLink errors of all GPUs that came with it."""
+    fabric = groups.get(("", "nvlink"), [])
+    for key in [key for key in groups if key[1] == "nvlink" and key[0] and fabric]:
+        if any(near(one, other) for one in groups[key] for other in fabric):
+            fabric.extend(groups.pop(key))
+
+
+def _cause(follower: Evidence, groups: Mapping[_Group, Sequence[Evidence]], catalogue: Catalogue) -> _Group | None:
+    """Return the group that the code follows: the gravest on its own GPU, else (for clean-up) on the node."""
+    elsewhere = follower.code == CLEANUP
+    found: dict[_Group, tuple[bool, int, float]] = {}
+    for key, group in groups.items():
+        causes = [one for one in group if _causes(one, follower, elsewhere)]
+        if causes:
+            own = any(one.owner == follower.owner for one in causes)
+            gravest = max(catalogue.of(one.code).verdict.severity for one in causes)
+            found[key] = (own, gravest, -min(one.first_seen for one in causes))
+    return max(found, key=lambda key: (found[key], key), default=None)
+
+
+def _causes(one: Evidence, follower: Evidence, elsewhere: bool) -> bool:
+    if family(one.code) == FOLLOWING or one.code.startswith(_BLINDNESS):
+        return False
+    return (elsewhere or one.owner == follower.owner) and near(one, follower)
+
+
+def near(one: Evidence, other: Evidence, seconds: float = JOIN_SECONDS) -> bool:
+    """True where the times in which the two were seen overlap or are apart by at most ``seconds``."""
+    return one.first_seen - seconds <= other.last_seen and other.first_seen <= one.last_seen + seconds
+
+
+def leading(findings: Iterable[Evidence], verdicts: Mapping[Key, Verdict]) -> Evidence | None:
+    """Return the finding that decides: the gravest, then the first seen, so that more of the same moves nothing.
+
+    None where all say nothing.
+    """
+    speaking = [evidence for evidence in findings if verdicts[evidence.key] is not Verdict.NONE]
+    return min(speaking, key=lambda evidence: rank(evidence, verdicts), default=None)
+
+
+def rank(evidence: Evidence, verdicts: Mapping[Key, Verdict]) -> tuple[int, float, Key]:
+    """Return the evidence's place among others, smallest first: gravest, then first seen."""
+    key = evidence.key
+    return (-verdicts[key].severity, evidence.first_seen, key)
+
+
+def _incident(lead: Evidence, group: Sequence[Evidence], verdicts: Mapping[Key, Verdict]) -> Incident:
+    return Incident(
+        lead=lead.code,
+        members=tuple(sorted({one.code for one in group} - {lead.code})),
+        subject=lead.subject,
+        subject_id=lead.subject_id,
+        verdict=verdicts[lead.key],
+        since=min(one.first_seen for one in group),
+    )
