@@ -1,0 +1,38 @@
+"""Counters as rates: how much they rose within a window, never how high they stand. Pure but for its own memory."""
+
+from collections import deque
+from typing import Final
+
+_STEPS: Final = 10  # parts of the window that are remembered apart
+
+
+class Rises:
+    """Follows counters by key. Times are monotonic seconds."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window_seconds = window_seconds
+        self._last: dict[str, tuple[float, int]] = {}
+        self._steps: dict[str, deque[tuple[float, float]]] = {}
+
+    def note(self, key: str, value: int, now: float) -> float:
+        """Take in a reading and return the rise within the window.
+
+        The first reading is no rise, and one below the last says that the counter began anew. Of a rise over a gap
+        that is longer than the window, only the window's share counts.
+        """
+        then, before = self._last.get(key, (now, value))
+        self._last[key] = (now, value)
+        steps = self._steps.setdefault(key, deque())
+        if value > before:
+            share = min(1.0, self._window_seconds / max(now - then, 1e-9))
+            self._add(steps, (value - before) * share, now)
+        while steps and now - steps[0][0] >= self._window_seconds:
+            steps.popleft()
+        return sum(rise for _, rise in steps)
+
+    def _add(self, steps: deque[tuple[float, float]], rise: float, now: float) -> None:
+        if steps and now - steps[-1][0] < self._window_seconds / _STEPS:
+            since, so_far = steps.pop()
+            steps.append((since, so_far + rise))
+        else:
+            steps.append((now, rise))
