@@ -6,15 +6,17 @@ from typing import Final
 import msgspec
 
 from node_agent.inventory import GPURecord, match
+from node_agent.nvml_events import heard
 from node_agent.probes.nvml_wire import Snapshot
 from node_agent.probes.report import KernelPosition, Report, address_id
 from node_agent.readings import SOURCE, judge_snapshot
-from outrider.api.gpunode import Diagnostic, Verdict
-from outrider.health.catalogue import Catalogue
+from outrider.api.gpunode import Diagnostic, SubjectKind, Verdict
+from outrider.health.catalogue import XID_PREFIX, Catalogue
 from outrider.health.clearing import after_boot, after_reading, after_time
 from outrider.health.findings import Evidence, Key, bounded, merge, renamed, seen
 from outrider.health.judge import Judgement, judge
 
+_LOG_IS_BLIND: Final[Key] = ("monitor/blind", SubjectKind.NODE, "kernel-log")
 _ADDRESSES_MAX: Final = 64  # PCI addresses remembered; no node has more GPUs
 
 
@@ -23,6 +25,8 @@ class Announced(msgspec.Struct, frozen=True):
 
     verdict: Verdict = Verdict.NONE
     reason: str = ""
+    gpus: dict[str, str] = {}
+    """UUID of each GPU that users know to have a hard verdict, to its reason."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +68,7 @@ def absorb(memory: Memory, name: str, report: Report, now: float, rules: Rules) 
         findings = after_reading(findings, name, [], set(), now, rules.clear_dwell_seconds)
     findings = _after_blindness(findings, name, report.blind, now, rules)
     findings = renamed(after_time(findings, rules.catalogue, now), memory.addresses)
+    findings = heard(findings, report.events, log_is_blind=_LOG_IS_BLIND in findings)
     return msgspec.structs.replace(
         memory,
         findings=list(bounded(findings, rules.catalogue).values()),
@@ -96,7 +101,14 @@ def _doubted(known: Evidence, now: float) -> Evidence:
 
 
 def _new(memory: Memory, report: Report) -> Iterable[Evidence]:
-    return (sighting.evidence for sighting in report.sightings if sighting.sequence > memory.sequence)
+    return (_counted(sighting.evidence) for sighting in report.sightings if sighting.sequence > memory.sequence)
+
+
+def _counted(evidence: Evidence) -> Evidence:
+    """Mark what NVML may tell by event too, so that it counts once."""
+    if not evidence.code.startswith(XID_PREFIX):
+        return evidence
+    return msgspec.structs.replace(evidence, lines=evidence.count)
 
 
 def _positioned(memory: Memory, report: Report) -> Memory:

@@ -41,6 +41,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     position: KernelPosition | None = None
     snapshot: Snapshot | None = None
     """All GPUs as NVML shows them now."""
+    events: tuple[Evidence, ...] = ()
+    """What NVML's events told; the kernel log may tell the same (node_agent/nvml_events.py)."""
     states: States | None = None
     """What a probe of states saw, other than the NVML probe, whose snapshot is judged with the inventory."""
     holders: dict[str, str] | None = None
@@ -53,7 +55,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def speaks(self) -> bool:
         """True where the report holds more than the fact that the probe works."""
         restarted = self.position is not None and self.position.restarted
-        told = self.snapshot or self.states or self.diagnostic or self.holders is not None
+        told = self.snapshot or self.events or self.states or self.diagnostic or self.holders is not None
         return bool(self.sightings or self.addresses or told or self.blind or restarted)
 
 

@@ -15,6 +15,7 @@ Key = tuple[str, SubjectKind, str]
 # Checked where evidence is read back from disk: what a custom resource can't hold would stop all reports of the node.
 Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]  # seconds since 1970, up to the year 9999
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+Told = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Variants = Annotated[tuple[int, ...], msgspec.Meta(max_length=VARIANTS_MAX)]
 
 
@@ -36,6 +37,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the subject that failed last, such as "GPC 1 TPC 2". No part of the key: a storm stays one finding."""
     variants: Variants = ()
     """Numbers (``variant_of``) of the different messages seen, sorted: at most VARIANTS_MAX, the smallest."""
+    lines: Told = 0
+    """How often the kernel log told of it, where an NVML event may tell of the same."""
+    events: Told = 0
+    """How often an NVML event told of it. The two tell of the same things: the larger number is in ``count``."""
     job: str = ""
     """UID of the job, else of the pod, that held the GPU when this was last seen; empty where nobody knows."""
 
@@ -90,16 +95,26 @@ def variant_of(message: str) -> int:
 
 
 def join(one: Evidence, other: Evidence) -> Evidence:
-    """Return both as one finding: counts added, the longest span, the latest line. Symmetric and associative."""
+    """Return both as one finding: counts added, the longest span, the latest line. Symmetric and associative.
+
+    What the kernel log and NVML's events told is added up apart, since they tell of the same things.
+    """
     latest = max(one, other, key=lambda evidence: (evidence.last_seen, evidence.line, evidence.unit, evidence.job))
     return msgspec.structs.replace(
         latest,
         first_seen=min(one.first_seen, other.first_seen),
         last_seen=max(one.last_seen, other.last_seen),
-        count=one.count + other.count,
+        count=_told_alone(one) + _told_alone(other) + max(one.lines + other.lines, one.events + other.events),
+        lines=one.lines + other.lines,
+        events=one.events + other.events,
         good_since=None,
         variants=_union(one.variants, other.variants),
     )
+
+
+def _told_alone(evidence: Evidence) -> int:
+    """What neither the kernel log nor an event of NVML told."""
+    return evidence.count - max(evidence.lines, evidence.events)
 
 
 def _union(one: Variants, other: Variants) -> Variants:

@@ -58,9 +58,9 @@ async def test_a_healthy_node_has_eight_gpus_and_no_findings(probe):
         ({"remap.pending": 1}, "remap/pending"),
         ({"ecc.volatile.uncorrected": 3}, "ecc/uncorrected"),
         ({"nvlink.3.state": 0}, "nvlink/inactive"),
-        ({"call.GetName.error": 15}, "gpu/lost"),
-        ({"call.GetName.error": 16}, "gpu/reset-required"),
-        ({"call.GetName.error": 999}, "gpu/unreadable"),
+        ({"call.GetPowerUsage.error": 15}, "gpu/lost"),
+        ({"call.GetPowerUsage.error": 16}, "gpu/reset-required"),
+        ({"call.GetPowerUsage.error": 999}, "gpu/unreadable"),
     ],
 )
 async def test_a_state_of_one_gpu_is_a_finding_on_that_gpu_alone(probe, state, values, code):
@@ -71,7 +71,7 @@ async def test_a_state_of_one_gpu_is_a_finding_on_that_gpu_alone(probe, state, v
 
 @pytest.mark.parametrize("error", [3, 13])
 async def test_a_value_that_the_board_lacks_is_no_fault(probe, state, error):
-    state.set_gpu(4, {f"call.{call}.error": error for call in ("GetSerial", "GetRemappedRows", "GetFieldValues")})
+    state.set_gpu(4, {f"call.{call}.error": error for call in ("GetPowerUsage", "GetRemappedRows", "GetFieldValues")})
     assert (await findings(probe))[0] == {}
 
 
