@@ -33,6 +33,7 @@ class Agent:
         self._memory = self._saved = store.load()
         self._judgement = conclude(self._memory, time.time(), rules)
         self._ranks: list[RankState] = []
+        self._holders: dict[str, str] | None = None
         self._unsaved = asyncio.Event()
         self._judged = asyncio.Event()
         _measure(self._memory, self._judgement, rules.catalogue)
@@ -51,7 +52,13 @@ class Agent:
         """Return what to publish; None until every probe has spoken, so that a start never looks like a recovery."""
         if self._silent:
             return None
-        return Known(memory=self._memory, judgement=self._judgement, ranks=self._ranks)
+        return Known(
+            memory=self._memory,
+            judgement=self._judgement,
+            ranks=self._ranks,
+            catalogue=self._rules.catalogue,
+            holders=self._holders,
+        )
 
     def waits_for(self) -> set[str]:
         """Return the probes that have not reported yet."""
@@ -61,6 +68,8 @@ class Agent:
         """Take in the report of a probe."""
         first = name in self._silent
         self._silent.discard(name)
+        if report.holders is not None:
+            self._holders = report.holders
         before, self._memory = self._memory, absorb(self._memory, name, report, time.time(), self._rules)
         if msgspec.structs.replace(self._memory, sequence=before.sequence) == before and not first:
             return  # nothing but harmless log lines: most reports, so they must cost next to nothing

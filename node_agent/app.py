@@ -52,8 +52,8 @@ async def _run(config: Config, client: Client, node: str) -> None:
     publisher = _publisher(config, client, node, agent, pods)
     watcher = RankWatcher(config, pods, agent.take_ranks)
     own_pods.subscribe(lambda _old, _new: watcher.pods_changed())
-    own_node.subscribe(lambda _old, _new: publisher.touch())
-    own_gpunode.subscribe(lambda _old, _new: publisher.touch())
+    own_node.subscribe(publisher.node_changed)
+    own_gpunode.subscribe(publisher.gpunode_changed)
     around = registry.Surroundings(
         inventory=lambda: agent.memory.inventory,
         findings=lambda: agent.memory.findings,

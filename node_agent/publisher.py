@@ -1,8 +1,9 @@
-"""Brings the node's objects in line with what the agent knows: taint, GPUNode status, node condition, events.
+"""Brings the objects about the node in line with what the agent knows: taints, GPUNode status, condition, events.
 
 One round at a time, and rounds are apart by a pause, so a storm of findings costs a handful of writes a second. Every
-write is conditional and idempotent; a round that fails is done again, from fresh reads, until it succeeds. The taint
-goes first: it is what keeps work off the hardware. One failing write does not hold up the others.
+write is conditional and idempotent; it starts from the watched copies, so that a heartbeat is one request, and a round
+that fails is done again from fresh reads, until it succeeds. The taint goes first: it is what keeps work off the
+hardware. One failing write does not hold up the others.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+from node_agent.devices import Isolation, isolation
+from node_agent.isolating import DeviceTaints
 from node_agent.judging import Announced, Memory
 from node_agent.metrics import PUBLISHED
 from node_agent.publishing import (
@@ -25,17 +28,26 @@ from node_agent.publishing import (
     taint_words,
     tells_the_same,
     traceparents,
-    wanted_taint,
 )
 from node_agent.ranks import trace_of
+from node_agent.telling import Message, affected, isolated, messages, state_of
 from outrider.api.core import Node, Pod
 from outrider.api.gpunode import GPUNode, Health, Mode, RankState
-from outrider.api.meta import ObjectMeta
-from outrider.api.reasons import GPU_RECOVERED, GPU_UNHEALTHY, NODE_TAINTED, NODE_UNTAINTED
+from outrider.api.meta import ObjectMeta, OwnerReference
+from outrider.api.names import GPU_CONDITION
+from outrider.api.reasons import (
+    DEVICE_TAINTED,
+    DEVICE_UNTAINTED,
+    GPU_RECOVERED,
+    GPU_UNHEALTHY,
+    NODE_TAINTED,
+    NODE_UNTAINTED,
+)
+from outrider.health.catalogue import Catalogue
 from outrider.health.judge import Judgement
 from outrider.kube.backoff import delay_seconds
 from outrider.kube.client import Client, PatchType
-from outrider.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
+from outrider.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound
 from outrider.kube.events import EventRecorder
 from outrider.kube.kinds import GPUNODES, NODES, PODS
 from outrider.telemetry.traces import span
@@ -51,6 +63,9 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     memory: Memory
     judgement: Judgement
     ranks: list[RankState]
+    catalogue: Catalogue
+    holders: dict[str, str] | None = None
+    """UUID of each GPU that a pod holds to the pod's UID; None where the kubelet has not told."""
 
 
 class Publisher:
@@ -80,6 +95,10 @@ class Publisher:
         self._forced = False
         self._status_at = float("-inf")
         self._traced = Announced()
+        self._devices = DeviceTaints(client, node)
+        self._isolated: frozenset[str] = frozenset()
+        self._seen_node: Node | None = None
+        self._seen_gpunode: GPUNode | None = None
         self.published = False
         """True once a whole round has succeeded."""
 
@@ -88,6 +107,18 @@ class Publisher:
         self._forced |= force
         self._changed.set()
 
+    def node_changed(self, _old: Node | None, new: Node | None) -> None:
+        """Take in what the watch says of the node; a round follows where something of ours may have changed."""
+        before, self._seen_node = self._seen_node, new
+        if _ours(before) != _ours(new):
+            self.touch()
+
+    def gpunode_changed(self, _old: GPUNode | None, new: GPUNode | None) -> None:
+        """Take in what the watch says of the GPUNode; our own writes come back here too, and ask for nothing."""
+        before, self._seen_gpunode = self._seen_gpunode, new
+        if before is None or new is None or (before.spec, before.status) != (new.spec, new.status):
+            self.touch()
+
     async def run(self) -> None:
         """Publish until cancelled."""
         failures = 0
@@ -95,6 +126,7 @@ class Publisher:
             await self._wait()
             failures = 0 if await self._round() else failures + 1
             if failures:
+                self._seen_node = self._seen_gpunode = None  # read afresh: what the watch told may be old
                 self._changed.set()
             await asyncio.sleep(self._rest_seconds(failures))
 
@@ -138,20 +170,52 @@ class Publisher:
         return False
 
     async def _taint(self, known: Known) -> None:
-        node, mode = await asyncio.gather(self._client.get(NODES, self._node), self._mode())
-        wanted = wanted_taint(known.judgement, mode)
-        sees = known.judgement.node.health is not Health.UNKNOWN
-        patch = taint_patch(node, wanted, may_remove=sees)
+        node, mode = await self._node_now(), await self._mode()
+        wanted = await self._isolate(known, node, mode)
+        self._isolated = wanted.isolated
+        patch = taint_patch(node, wanted.taint, may_remove=_sees(known))
         if not patch:
             return
-        await self._client.patch(NODES, self._node, patch, PatchType.JSON)
-        await self._tell_taint(node, wanted, taint_words(wanted, mode, known.judgement.message))
+        self._seen_node = await self._client.patch(NODES, self._node, patch, PatchType.JSON)
+        await self._tell_taint(node, wanted.taint, taint_words(wanted.taint, mode, known.judgement.message))
+
+    async def _isolate(self, known: Known, node: Node, mode: Mode) -> Isolation:
+        """Taint single devices where that is enough, and return what is left to do for the node."""
+        findings, judgement = known.memory.findings, known.judgement
+        sick = any(opinion.verdict.hard for opinion in judgement.gpus.values())
+        devices = await self._devices.devices(node) if sick else {}
+        wanted = isolation(findings, judgement, devices, self._node, mode)
+        try:
+            made, gone = await self._devices.apply(wanted, may_remove=_sees(known))
+        except (Forbidden, Invalid) as error:
+            self._devices.absent(error)
+            return isolation(findings, judgement, {}, self._node, mode)
+        words = f": {judgement.message}"
+        for name in made:
+            await self._tell_device(node, f"no new GPU work on one GPU (DeviceTaintRule {name}){words}", made=True)
+        for name in gone:
+            await self._tell_device(node, f"DeviceTaintRule {name} lifted{words}", made=False)
+        return wanted
+
+    async def _tell_device(self, node: Node, message: str, *, made: bool) -> None:
+        reason = DEVICE_TAINTED if made else DEVICE_UNTAINTED
+        await self._events.emit(node, NODES, reason=reason, message=message, warning=made)
+
+    async def _node_now(self) -> Node:
+        if self._seen_node is None:
+            self._seen_node = await self._client.get(NODES, self._node)
+        return self._seen_node
 
     async def _mode(self) -> Mode:
         try:
-            return (await self._client.get(GPUNODES, self._node)).spec.mode
+            return (await self._gpunode_now()).spec.mode
         except NotFound:
             return Mode.AUTO
+
+    async def _gpunode_now(self) -> GPUNode:
+        if self._seen_gpunode is None:
+            self._seen_gpunode = await self._client.get(GPUNODES, self._node)
+        return self._seen_gpunode
 
     async def _tell_taint(self, node: Node, wanted: str | None, message: str) -> None:
         reason = NODE_TAINTED if wanted else NODE_UNTAINTED
@@ -161,49 +225,68 @@ class Publisher:
     async def _status(self, known: Known) -> None:
         existing = await self._existing()
         status = status_of(known.memory, known.judgement, known.ranks, existing, time.time())
+        status = msgspec.structs.replace(status, gpus=isolated(status.gpus, self._isolated))
         due = time.monotonic() - self._status_at >= self._heartbeat_seconds
         if due or self._forced or not tells_the_same(existing.status, status):
             self._forced = False
-            await self._client.replace(GPUNODES, self._node, status_body(existing, status), subresource="status")
+            body = status_body(existing, status)
+            self._seen_gpunode = await self._client.replace(GPUNODES, self._node, body, subresource="status")
             self._status_at = time.monotonic()
 
     async def _existing(self) -> GPUNode:
         try:
-            return await self._client.get(GPUNODES, self._node)
+            return await self._gpunode_now()
         except NotFound:
-            return await self._client.create(GPUNODES, GPUNode(metadata=ObjectMeta(name=self._node)))
+            node = await self._node_now()
+            owner = OwnerReference(api_version="v1", kind="Node", name=self._node, uid=node.metadata.uid)
+            metadata = ObjectMeta(name=self._node, owner_references=[owner])  # goes with its node
+            return await self._client.create(GPUNODES, GPUNode(metadata=metadata))
 
     async def _condition(self, known: Known) -> None:
-        node = await self._client.get(NODES, self._node)
-        patch = condition_patch(node, known.judgement, time.time())
+        patch = condition_patch(await self._node_now(), known.judgement, time.time())
         if patch is not None:
-            await self._client.patch(NODES, self._node, patch, PatchType.STRATEGIC, subresource="status")
-
-    def _affected(self) -> list[Pod]:
-        return [pod for pod in self._pods() if trace_of(pod) and not pod.finished]
+            self._seen_node = await self._client.patch(
+                NODES, self._node, patch, PatchType.STRATEGIC, subresource="status"
+            )
 
     def _open_spans(self, spans: ExitStack, known: Known) -> None:
-        """At a new hard verdict: one span in the trace of each job on the node, from the verdict to its publication."""
-        opinion = known.judgement.node
-        news = Announced(opinion.verdict, opinion.reason)
+        """At a new hard verdict: one span in the trace of each job that it touches, from verdict to publication."""
+        opinion, news = known.judgement.node, state_of(known.judgement)
         if not opinion.verdict.hard or news in (known.memory.announced, self._traced):
             return
         self._traced = news
-        for context in traceparents({pod.key: trace_of(pod) for pod in self._affected()}):
+        pods = {pod.key: pod for message in self._messages(known) for pod in self._affected(known, message)}
+        for context in traceparents({key: trace_of(pod) for key, pod in pods.items()}):
             attributes = {"node": self._node, "verdict": str(opinion.verdict), "reason": opinion.reason}
             spans.enter_context(span("agent.verdict", context, **attributes, score=opinion.score))
 
+    def _messages(self, known: Known) -> list[Message]:
+        return messages(known.memory, known.judgement, known.catalogue, self._node)
+
+    def _affected(self, known: Known, message: Message) -> list[Pod]:
+        return affected(self._pods(), message.gpu, known.holders)
+
     async def _tell(self, known: Known) -> None:
-        """Tell users of a change of the verdict, once, on the node and on the pods of jobs that run there."""
-        opinion, before = known.judgement.node, known.memory.announced
-        if before == Announced(opinion.verdict, opinion.reason):
+        """Tell users of each change of a hard verdict, once, on the node and on the pods that it touches."""
+        after = state_of(known.judgement)
+        if known.memory.announced == after:
             return
-        if opinion.verdict.hard or before.verdict.hard:
-            reason = GPU_UNHEALTHY if opinion.verdict.hard else GPU_RECOVERED
-            message = f"node {self._node}: {known.judgement.message}"
-            warning = opinion.verdict.hard
-            node = await self._client.get(NODES, self._node)
-            await self._events.emit(node, NODES, reason=reason, message=message, warning=warning)
-            for pod in self._affected():
-                await self._events.emit(pod, PODS, reason=reason, message=message, warning=warning)
-        self._announced(Announced(opinion.verdict, opinion.reason))
+        for message in self._messages(known):
+            reason = GPU_UNHEALTHY if message.sick else GPU_RECOVERED
+            node = await self._node_now()
+            await self._events.emit(node, NODES, reason=reason, message=message.text, warning=message.sick)
+            for pod in self._affected(known, message):
+                await self._events.emit(pod, PODS, reason=reason, message=message.text, warning=message.sick)
+        self._announced(after)
+
+
+def _sees(known: Known) -> bool:
+    return known.judgement.node.health is not Health.UNKNOWN
+
+
+def _ours(node: Node | None) -> object:
+    """What a round looks at; a kubelet's heartbeat changes none of it."""
+    if node is None:
+        return None
+    conditions = [one for one in node.status.conditions if one.type == GPU_CONDITION]
+    return (node.metadata.uid, node.spec.taints, conditions)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from node_agent.devices import QUARANTINED
 from node_agent.judging import Memory
 from outrider.api.core import Node, StatusCondition
 from outrider.api.gpunode import (
@@ -24,9 +25,8 @@ from outrider.api.names import GPU_CONDITION, UNHEALTHY_TAINT
 from outrider.api.reasons import DEGRADED, HEALTHY, MONITOR_BLIND, UNHEALTHY
 from outrider.api.times import rfc3339
 from outrider.health.judge import Judgement, Opinion
-from outrider.health.taint import EFFECT, taint_for
+from outrider.health.taint import EFFECT
 
-QUARANTINED: Final = "quarantined"
 _REASONS: Final = {
     Health.HEALTHY: ("True", HEALTHY),
     Health.DEGRADED: ("True", DEGRADED),  # running work is fine, so no repair by others may hang on it
@@ -134,15 +134,6 @@ def _essence(status: GPUNodeStatus) -> GPUNodeStatus:
     ranks = [msgspec.structs.replace(rank, step=0, checkpoint_step=-1, observed_at="") for rank in status.ranks]
     findings.sort(key=lambda finding: (finding.code, finding.subject, finding.subject_id))
     return msgspec.structs.replace(status, findings=findings, ranks=ranks, observed_at=None)
-
-
-def wanted_taint(judgement: Judgement, mode: Mode) -> str | None:
-    """Return the value of the taint that the node should have, None for no taint."""
-    if mode is Mode.QUARANTINED:
-        return QUARANTINED
-    if mode is Mode.PAUSED or not judgement.node.verdict.hard:
-        return None
-    return taint_for(judgement.node.reason).value
 
 
 def taint_words(wanted: str | None, mode: Mode, message: str) -> str:

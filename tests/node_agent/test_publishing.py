@@ -2,6 +2,7 @@
 
 import pytest
 
+from node_agent.devices import isolation
 from node_agent.judging import Memory, Rules, conclude
 from node_agent.publishing import (
     condition_patch,
@@ -10,7 +11,6 @@ from node_agent.publishing import (
     taint_words,
     tells_the_same,
     traceparents,
-    wanted_taint,
 )
 from outrider.api.core import Node, NodeSpec, NodeStatus, StatusCondition, Taint
 from outrider.api.gpunode import GPUNode, Mode, RankState
@@ -61,7 +61,7 @@ def status(memory: Memory, existing: GPUNode | None = None, now: float = NOW + 6
     ],
 )
 def test_only_hard_verdicts_and_quarantine_want_a_taint(codes, mode, taint):
-    assert wanted_taint(judged(*codes), mode) == taint
+    assert isolation(found(*codes).findings, judged(*codes), {}, "n", mode).taint == taint
 
 
 @pytest.mark.parametrize(
