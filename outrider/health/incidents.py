@@ -4,9 +4,10 @@ Codes fall into families: all codes of one family on one GPU (NIC, node) tell of
 never a fault of their own: the driver's advice and the clean-up after a fault (Xid 45) belong to what they follow.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -74,12 +75,18 @@ def incidents(
     findings: Sequence[Evidence], verdicts: Mapping[Key, Verdict], catalogue: Catalogue
 ) -> tuple[Incident, ...]:
     """Return the incidents that the findings tell of, gravest first; what asks for nothing at all is none."""
-    groups = _groups([evidence for evidence in findings if family(evidence.code) != FOLLOWING])
+    groups: dict[tuple[str, str], _Group] = {}
+    followers: list[Evidence] = []
+    for evidence in findings:
+        name = family(evidence.code)
+        if name == FOLLOWING:
+            followers.append(evidence)
+            continue
+        owner = "" if evidence.code.startswith(_WIDE) else evidence.owner
+        groups.setdefault((owner, name), _Group()).add(evidence, catalogue)
     _widen(groups)
-    for follower in (evidence for evidence in findings if family(evidence.code) == FOLLOWING):
-        cause = _cause(follower, groups, catalogue)
-        groups.setdefault(cause or (follower.owner, follower.code), []).append(follower)
-    led = [(leading(group, verdicts), group) for group in groups.values()]
+    _follow(groups, followers, catalogue)
+    led = [(leading(group.findings, verdicts), group) for group in groups.values()]
     told = sorted(
         ((rank(lead, verdicts), _incident(lead, group, verdicts)) for lead, group in led if lead),
         key=lambda ranked: ranked[0],
@@ -87,45 +94,69 @@ def incidents(
     return tuple(incident for _, incident in told)
 
 
-_Group = tuple[str, str]  # owner and family
+class _Group:
+    """Findings of one fault while they are put together."""
+
+    def __init__(self) -> None:
+        self.findings: list[Evidence] = []
+        self.owners: set[str] = set()
+        self.first_seen = math.inf
+        self.last_seen = -math.inf
+        self.severity = 0
+        """Of the gravest row, whatever other evidence makes of it."""
+
+    def add(self, evidence: Evidence, catalogue: Catalogue) -> None:
+        self.findings.append(evidence)
+        self.owners.add(evidence.owner)
+        self.first_seen = min(self.first_seen, evidence.first_seen)
+        self.last_seen = max(self.last_seen, evidence.last_seen)
+        self.severity = max(self.severity, catalogue.of(evidence.code).verdict.severity)
 
 
-def _groups(findings: Iterable[Evidence]) -> dict[_Group, list[Evidence]]:
-    groups: dict[_Group, list[Evidence]] = {}
-    for evidence in findings:
-        owner = "" if evidence.code.startswith(_WIDE) else evidence.owner
-        groups.setdefault((owner, family(evidence.code)), []).append(evidence)
-    return groups
-
-
-def _widen(groups: dict[_Group, list[Evidence]]) -> None:
+def _widen(groups: dict[tuple[str, str], _Group]) -> None:
     """Give the fabric's incident the NVLink errors of all GPUs that came with it."""
-    fabric = groups.get(("", "nvlink"), [])
-    for key in [key for key in groups if key[1] == "nvlink" and key[0] and fabric]:
-        if any(near(one, other) for one in groups[key] for other in fabric):
-            fabric.extend(groups.pop(key))
+    fabric = groups.get(("", "nvlink"))
+    if fabric is None:
+        return
+    for key in [key for key, group in groups.items() if key[1] == "nvlink" and key[0] and near(group, fabric)]:
+        joined = groups.pop(key)
+        fabric.findings += joined.findings
+        fabric.owners |= joined.owners
+        fabric.severity = max(fabric.severity, joined.severity)
 
 
-def _cause(follower: Evidence, groups: Mapping[_Group, Sequence[Evidence]], catalogue: Catalogue) -> _Group | None:
-    """Return the group that the code follows: the gravest on its own GPU, else (for clean-up) on the node."""
-    elsewhere = follower.code == CLEANUP
-    found: dict[_Group, tuple[bool, int, float]] = {}
-    for key, group in groups.items():
-        causes = [one for one in group if _causes(one, follower, elsewhere)]
-        if causes:
-            own = any(one.owner == follower.owner for one in causes)
-            gravest = max(catalogue.of(one.code).verdict.severity for one in causes)
-            found[key] = (own, gravest, -min(one.first_seen for one in causes))
-    return max(found, key=lambda key: (found[key], key), default=None)
+def _follow(groups: dict[tuple[str, str], _Group], followers: Iterable[Evidence], catalogue: Catalogue) -> None:
+    """Put each follower to the gravest fault on its GPU, clean-up else to one on the node; alone it stands for itself.
+
+    The span of a fault is that of its own findings: followers do not stretch it.
+    """
+    causes = [(key, group) for key, group in groups.items() if not key[1].startswith(_BLINDNESS)]
+    alone: dict[tuple[str, str], _Group] = {}
+    joined: list[tuple[_Group, Evidence]] = []
+    for follower in followers:
+        owner, elsewhere = follower.owner, follower.code == CLEANUP
+        found = [
+            (owner in group.owners, group.severity, -group.first_seen, key)
+            for key, group in causes
+            if (elsewhere or owner in group.owners) and near(group, follower)
+        ]
+        if found:
+            joined.append((groups[max(found)[3]], follower))
+        else:
+            alone.setdefault((owner, follower.code), _Group()).add(follower, catalogue)
+    for group, follower in joined:
+        group.findings.append(follower)
+    groups |= alone
 
 
-def _causes(one: Evidence, follower: Evidence, elsewhere: bool) -> bool:
-    if family(one.code) == FOLLOWING or one.code.startswith(_BLINDNESS):
-        return False
-    return (elsewhere or one.owner == follower.owner) and near(one, follower)
+class _Span(Protocol):
+    @property
+    def first_seen(self) -> float: ...
+    @property
+    def last_seen(self) -> float: ...
 
 
-def near(one: Evidence, other: Evidence, seconds: float = JOIN_SECONDS) -> bool:
+def near(one: _Span, other: _Span, seconds: float = JOIN_SECONDS) -> bool:
     """True where the times in which the two were seen overlap or are apart by at most ``seconds``."""
     return one.first_seen - seconds <= other.last_seen and other.first_seen <= one.last_seen + seconds
 
@@ -145,12 +176,12 @@ def rank(evidence: Evidence, verdicts: Mapping[Key, Verdict]) -> tuple[int, floa
     return (-verdicts[key].severity, evidence.first_seen, key)
 
 
-def _incident(lead: Evidence, group: Sequence[Evidence], verdicts: Mapping[Key, Verdict]) -> Incident:
+def _incident(lead: Evidence, group: _Group, verdicts: Mapping[Key, Verdict]) -> Incident:
     return Incident(
         lead=lead.code,
-        members=tuple(sorted({one.code for one in group} - {lead.code})),
+        members=tuple(sorted({one.code for one in group.findings} - {lead.code})),
         subject=lead.subject,
         subject_id=lead.subject_id,
         verdict=verdicts[lead.key],
-        since=min(one.first_seen for one in group),
+        since=min(one.first_seen for one in group.findings),
     )
