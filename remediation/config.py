@@ -6,6 +6,7 @@ import msgspec
 
 from outrider.api.remediation import ActionMode
 from outrider.component import ComponentConfig
+from outrider.topology import Levels, levels_from
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=86400)]
 
@@ -41,3 +42,19 @@ class Config(ComponentConfig, frozen=True, kw_only=True):
     """Longest wait for the moved rank's first step; loading a large checkpoint takes minutes."""
     retry_seconds: Seconds = 5
     """Pause before the next try where a PodDisruptionBudget refused an eviction."""
+    topology_preset: str = "nvidia"
+    """Node labels that hold the network topology, as the scheduler plugin has them: which nodes share a leaf switch."""
+    topology_labels: list[str] = []
+    """Own node labels, from the widest level to the narrowest, instead of a preset."""
+    domain_settle_seconds: Seconds = 5
+    """A domain must be suspect for so long before its episode opens: by then it is clear how far the trouble goes."""
+    domain_clear_seconds: Seconds = 300
+    """A domain must be out of suspicion for so long before its episode ends."""
+
+    def __post_init__(self) -> None:
+        """Refuse a topology that can't be used, while the settings are read."""
+        self.levels()
+
+    def levels(self) -> Levels:
+        """Return the topology levels. Raises ValueError that says what to set instead."""
+        return levels_from(self.topology_preset, self.topology_labels)

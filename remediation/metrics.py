@@ -16,3 +16,10 @@ STEP_SECONDS: Final = Histogram(
     buckets=(0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800),
 )
 HELD: Final = Counter("outrider_remediation_held_total", "Looks at which nothing might be done, by reason", ["reason"])
+DOMAIN_SCORE: Final = Gauge(
+    "outrider_domain_score",
+    "Health of a domain that nodes share, 0 (do not use) to 100; only domains below 100",
+    ["level", "name"],
+)
+SUSPECT_DOMAINS: Final = Gauge("outrider_suspect_domains", "Domains that explain trouble of many nodes", ["family"])
+CRASHES: Final = Counter("outrider_application_crashes_total", "Programs that failed on all nodes of their job at once")

@@ -123,6 +123,7 @@ RESOURCES: Final = (
         ("rem",),
         (
             Column("Node", ".spec.node"),
+            Column("Domain", ".spec.domain.name"),
             Column("Cause", ".spec.cause"),
             Column("Phase", ".status.phase"),
             Column("Mode", ".status.mode"),
@@ -130,7 +131,13 @@ RESOURCES: Final = (
             _AGE,
         ),
         (
+            Rule(
+                "(has(self.node) && self.node != '') != has(self.domain)",
+                "spec names either the node or the domain that the episode is about: give one of them",
+                path=".node",
+            ),
             _fixed("node", "spec.node"),
+            _fixed("domain", "spec.domain"),
             _fixed("cause", "spec.cause"),
             _fixed("subjectId", "spec.subjectId"),
             _fixed("bootId", "spec.bootId"),

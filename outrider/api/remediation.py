@@ -1,14 +1,16 @@
-"""Remediation: one episode on one node. Written by the controller; people approve or cancel by spec."""
+"""Remediation: one episode, on one node or about one domain that many nodes share. People cancel it by spec."""
 
 from enum import StrEnum
 from typing import Annotated, Final
 
 import msgspec
 
+from outrider.api.gpunode import Score
 from outrider.api.meta import MESSAGE_MAX, Condition, ObjectMeta, Resource, Root, Timestamp
 from outrider.api.names import API_VERSION
 
 PROOF_MAX: Final = 512  # characters of a step's proof
+DOMAIN_NODES_MAX: Final = 256  # nodes shown by name for a domain
 
 
 class ActionMode(StrEnum):
@@ -43,7 +45,7 @@ class Phase(StrEnum):
     OPEN = "Open"
     ISOLATED = "Isolated"  # all jobs moved; the node stays tainted until it is repaired
     CANCELLED = "Cancelled"
-    RESOLVED = "Resolved"  # the evidence is gone
+    RESOLVED = "Resolved"  # the evidence is gone, or a wider domain explains it
 
 
 class Step(Resource, frozen=True, kw_only=True):
@@ -81,14 +83,41 @@ class AffectedJob(Resource, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
 
-class RemediationSpec(Resource, frozen=True, kw_only=True):
-    """Cause of the episode, and a person's word on it."""
+class DomainRef(Resource, frozen=True, kw_only=True):
+    """A part of the cluster that many nodes share, such as one leaf switch."""
 
-    node: Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
-    cause: Annotated[str, msgspec.Meta(max_length=1024, description="code of the deciding finding, such as xid/79")]
+    level: Annotated[str, msgspec.Meta(min_length=1, max_length=253, description="such as leaf, rack, nvlink-domain")]
+    name: Annotated[
+        str, msgspec.Meta(max_length=1024, description="its labels from the top level down; empty: the whole cluster")
+    ] = ""
+
+
+class DomainState(Resource, frozen=True, kw_only=True):
+    """What the evidence of its nodes says about a domain."""
+
+    score: Score = 100
+    members: Annotated[int, msgspec.Meta(ge=0, description="GPU nodes in the domain")] = 0
+    affected: Annotated[int, msgspec.Meta(ge=0, description="how many of them are in trouble")] = 0
+    nodes: Annotated[
+        list[str], msgspec.Meta(max_length=DOMAIN_NODES_MAX, description="names of those in trouble, the first ones")
+    ] = []
+    culprits: Annotated[
+        list[str], msgspec.Meta(max_length=DOMAIN_NODES_MAX, description="nodes that named the guilty part themselves")
+    ] = []
+    since: Timestamp | None = None
+
+
+class RemediationSpec(Resource, frozen=True, kw_only=True):
+    """Cause of the episode, and a person's word on it. It is about a node or about a domain."""
+
+    node: Annotated[str, msgspec.Meta(max_length=253, description="the sick node; absent where domain is given")] = ""
+    cause: Annotated[
+        str, msgspec.Meta(max_length=1024, description="code of the deciding finding, such as xid/79, or domain/fabric")
+    ]
     subject_id: Annotated[str, msgspec.Meta(description="UUID of the GPU or id of the link; empty: the node")] = ""
     boot_id: Annotated[str, msgspec.Meta(description="boot of the node that the evidence is from")] = ""
     cancel: Annotated[bool, msgspec.Meta(description="true stops the episode before its next rung")] = False
+    domain: DomainRef | None = None
 
 
 class RemediationStatus(Resource, frozen=True, kw_only=True):
@@ -104,6 +133,7 @@ class RemediationStatus(Resource, frozen=True, kw_only=True):
     checkpoint_request: Annotated[str, msgspec.Meta(description="id of the request sent to all ranks")] = ""
     checkpoint_deadline: Timestamp | None = None
     conditions: list[Condition] = []
+    domain: DomainState | None = None
 
 
 class Remediation(Root, frozen=True, kw_only=True):

@@ -161,7 +161,7 @@ def _placement(placements: Iterable[Mapping[str, Any]], job: str) -> tuple[int, 
 def _episode(episode: Mapping[str, Any]) -> EpisodeView:
     status = episode.get("status", {})
     return EpisodeView(
-        node=episode["spec"]["node"],
+        node=episode["spec"].get("node", ""),
         phase=status.get("phase", ""),
         steps={s["name"]: (s["state"], s.get("proof", "")) for s in status.get("steps", [])},
         checkpoint_step=max((job.get("checkpointStep", -1) for job in status.get("jobs", [])), default=-1),
