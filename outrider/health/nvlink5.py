@@ -19,6 +19,7 @@ import yaml
 XIDS: Final = range(144, 151)
 _NEW_LAYOUT: Final = 575  # driver branch that moved the bits of the first word
 _WORDS: Final = re.compile(r"\(0x([0-9a-fA-F]{1,8})[ ,]{1,4}0x([0-9a-fA-F]{1,8})[ ,)]")
+_UNIT: Final = re.compile(r"\b([A-Z][A-Z0-9_]{2,31})\s{1,8}(?:Fatal|Nonfatal)\b")
 _BRANCH: Final = re.compile(r"(\d{3,4})\.")
 _REASON_SHIFT: Final = 20
 _REASON_MASK: Final = 0x3F
@@ -75,19 +76,17 @@ class _Fit(msgspec.Struct, frozen=True):
 
 
 def read(xid: int, message: str, driver_version: str = "") -> Reading:
-    """Return what the line says. Without a known driver both layouts are tried, and the milder answer holds.
+    """Return what the line says. ``driver_version`` such as 580.65.06 gives the layout; empty where it is not known.
 
-    The milder one never acts on hardware: a reset is only read where both layouts, or the driver's own, say so.
+    Then the name of the unit may tell, as some changed with the layout. Else both are tried and the milder answer
+    holds: it never acts on hardware, for a reset is only read where both say so.
     """
     words = _WORDS.search(message)
     if words is None or xid not in XIDS:
         return Reading(None, "no status words that can be read")
     first, status = int(words[1], 16), int(words[2], 16)
-    branch = _BRANCH.match(driver_version)
-    if branch:
-        fit = _fit(xid, first, status, newer=int(branch[1]) >= _NEW_LAYOUT)
-    else:
-        fit = min((_fit(xid, first, status, newer=newer) for newer in (False, True)), key=_harshness)
+    layouts = _layouts(message, driver_version)
+    fit = min((_fit(xid, first, status, newer=newer) for newer in layouts), key=_harshness)
     return Reading(fit.then if fit else None, _detail(fit, first, status))
 
 
@@ -96,6 +95,24 @@ def rules() -> Iterator[tuple[int, str, int, int, Resolution]]:
     for unit in _table().units:
         for rule in unit.rules:
             yield unit.xid, unit.unit, rule.reason, rule.status, rule.then
+
+
+def _layouts(message: str, driver_version: str) -> tuple[bool, ...]:
+    """Return the layouts that may hold: False for the one before R575, True for the one since."""
+    if branch := _BRANCH.match(driver_version):
+        return (int(branch[1]) >= _NEW_LAYOUT,)
+    unit = _UNIT.search(message)
+    old, new = _renamed()
+    if unit and unit[1] in old | new:
+        return (unit[1] in new,)
+    return (False, True)
+
+
+@cache
+def _renamed() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of units that only drivers before R575 print, and those that only later ones do."""
+    pairs = [unit.unit.split("/") for unit in _table().units if "/" in unit.unit]
+    return frozenset(old for old, _ in pairs), frozenset(new for _, new in pairs)
 
 
 def _harshness(fit: _Fit | None) -> int:
@@ -134,8 +151,9 @@ def _detail(fit: _Fit | None, first: int, status: int) -> str:
     if fit is None:
         return f"no rule for the first word {first:#010x} with {words}"
     effects = [_table().effects[effect] for effect in fit.rule.effects]
-    parts = [f"{fit.unit}, {fit.rule.severity}, {words}", *effects, f"look at: {_table().look[fit.rule.look]}"]
-    return "; ".join(parts)
+    look = _table().look[fit.rule.look]
+    parts = [f"{fit.unit}, {fit.rule.severity} ({fit.rule.origin}), {words}", *effects]
+    return "; ".join([*parts, f"look at: {look}"] if look else parts)
 
 
 @cache
