@@ -218,7 +218,7 @@ def test_other_xids_keep_their_number_and_only_those_of_links_name_one():
 
 
 texts = st.text(max_size=300) | st.builds(
-    lambda parts: "".join(parts),
+    "".join,
     st.lists(
         st.sampled_from(
             ["(0x", "0x", "ffffffff", "0", ", ", " ", ")", "Link ", "-1", "link 6(", "NETIR_LINK_EVT Fatal", "to 0x"]
