@@ -23,15 +23,24 @@ class Config(ComponentConfig, frozen=True, kw_only=True):
     expected_gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
     """GPUs that the node must have; 0: learn from what NVML lists."""
     disabled_probes: list[str] = []
-    """Names of probes that are switched off: nvml, kernel-log."""
-    nvml_period_seconds: Seconds = 1.0
-    """Pause between two readings of all GPUs."""
+    """Names of probes that are switched off, as the metric outrider_agent_probe_success has them."""
+    nvml_period_seconds: Seconds = 10.0
+    """Pause between two readings of all GPUs; NVML's events tell of grave faults in between."""
     nvml_hang_seconds: Seconds = 10.0
     """A GPU that takes longer to read hangs: far above the milliseconds of a healthy one, below GSP's 45 s."""
     nvml_retry_seconds: Seconds = 30.0
     """How long a GPU that hung is left out of the readings."""
+    nvml_rescan_seconds: Seconds = 60.0
+    """Time until NVML is started anew where it lists fewer GPUs than the node must have: it lists them at its start."""
     kernel_log_period_seconds: Seconds = 0.05
-    """Pause between two looks at a kernel log that is a regular file; a device wakes the agent itself."""
+    """Pause between two looks at a kernel log that is a regular file, where nothing wakes the agent (no inotify)."""
+    allow_drills: bool = False
+    """Take in kernel log records that a user wrote to rehearse a fault, marked by "outrider-drill: ". Root may forge
+    them, as it may write anything to the kernel log, so this is for clusters and times that expect a drill."""
+    allow_drills: bool = False
+    """Kernel-log lines that `outrider inject` marked as a drill count as if the driver had written them."""
+    catalogue_overrides_path: str = ""
+    """YAML file that overrides rows of the fault catalogue and is read again when it changes; empty: none."""
     dcgm_exporter_url: str = ""
     """Metrics page of the node's dcgm-exporter, such as http://10.0.0.7:9400/metrics; empty: DCGM is not asked."""
     dcgm_period_seconds: Seconds = 30.0

@@ -1,6 +1,7 @@
 """The agent's NVML reader against the simulated library, loaded as NVIDIA's is."""
 
 import asyncio
+import os
 import signal
 
 import pytest
@@ -123,7 +124,7 @@ async def test_a_gpu_whose_calls_hang_is_named_and_hides_no_other(probe, state):
     state.set_gpu(3, {"call.all.hang": 1})
     bad, readings, _ = await findings(probe, known)
     assert ("monitor/blind", state.get(3, "uuid")) in bad
-    assert child.returncode == -signal.SIGKILL
+    assert child.ended
     probe._hangs = {index: (hang, float("inf")) for index, (hang, _) in probe._hangs.items()}
     bad, readings, _ = await findings(probe, known)
     assert list(bad) == [("monitor/blind", state.get(3, "uuid"))]
@@ -139,8 +140,8 @@ async def test_a_hang_of_the_whole_library_makes_the_probe_blind_until_it_ends(p
 
 
 async def test_a_child_that_is_killed_is_replaced(probe):
-    probe._child.kill()
-    await probe._child.wait()
+    os.kill(probe._child.pid, signal.SIGKILL)
+    await probe._child._process.wait()
     assert (await findings(probe))[0] == {}
 
 
