@@ -15,9 +15,10 @@ import msgspec
 from node_agent.config import Config
 from node_agent.inventory import GPURecord
 from node_agent.metrics import PROBE_SECONDS, PROBE_SUCCESS
-from node_agent.probes.report import Report
+from node_agent.probes.report import KernelPosition, Report
 from outrider.api.core import Node, Pod
 from outrider.api.gpunode import Diagnostic, GPUNode
+from outrider.config import ConfigError
 from outrider.health.catalogue import Catalogue
 from outrider.health.findings import Evidence
 
@@ -59,6 +60,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The node's pods."""
     diagnostic: Callable[[], Diagnostic | None] = lambda: None
     """The last active diagnostic, remembered over restarts."""
+    kernel_position: Callable[[], KernelPosition | None] = lambda: None
+    """How far the kernel log was taken in, remembered over restarts."""
+    driver_version: Callable[[], str] = str
+    """Version of the NVIDIA driver as NVML told it last."""
     on_pods: Callable[[Callable[[Pod | None, Pod | None], None]], None] = lambda _callback: None
     """Has the callback called with (old, new) at each change of a pod of the node; None stands for absent."""
     on_gpunode: Callable[[Callable[[GPUNode | None, GPUNode | None], None]], None] = lambda _callback: None
@@ -99,7 +104,10 @@ def probe(name: str) -> Callable[[Factory], Factory]:
 
 
 def build(config: Config) -> dict[str, Probe]:
-    """Return the probes that the configuration leaves on, by name."""
+    """Return the probes that the configuration leaves on, by name. Raises ConfigError for a name that is none."""
+    if unknown := sorted(set(config.disabled_probes) - set(_FACTORIES)):
+        known = ", ".join(sorted(_FACTORIES))
+        raise ConfigError(f"disabledProbes: {', '.join(unknown)}: no such probe; there are {known}")
     wanted = {name: factory for name, factory in _FACTORIES.items() if name not in config.disabled_probes}
     built = {name: factory(config) for name, factory in wanted.items()}
     return {name: source for name, source in built.items() if source is not None}

@@ -17,7 +17,7 @@ from outrider.cli.resources import COMPONENT_LABEL, OURS
 from outrider.kube.client import Client, PatchType, Selector
 from outrider.kube.errors import Conflict, Invalid, NotFound
 from outrider.kube.events import EventRecorder
-from outrider.kube.kinds import LEASES, NODES, PODS, WEBHOOK_CONFIGURATIONS, Kind
+from outrider.kube.kinds import DEVICETAINTRULES, LEASES, NODES, PODS, WEBHOOK_CONFIGURATIONS, Kind
 from outrider.kube.transport import connect
 from outrider.service import run
 from outrider.telemetry import logs
@@ -75,6 +75,7 @@ async def clean(client: Client, namespace: str) -> None:
     await _stop_components(client, namespace)
     await _until_nothing_is_left("pods", lambda: _clean_pods(client))
     await _until_nothing_is_left("nodes", lambda: _clean_nodes(client))
+    await _clean_devices(client)
     await client.delete(_SECRETS, names.WEBHOOK_SECRET, namespace)
     for lease in (names.PLANNER_LEASE, names.REMEDIATION_LEASE, names.WEBHOOK_LEASE, names.SCHEDULER_LEASE):
         await client.delete(LEASES, lease, namespace)
@@ -123,6 +124,16 @@ async def _clean_nodes(client: Client) -> int:
             body = {"status": {"conditions": [{"$patch": "delete", "type": names.GPU_CONDITION}]}}
             await _patch(client.patch(NODES, name, body, PatchType.STRATEGIC, subresource="status"), name)
     return changed
+
+
+async def _clean_devices(client: Client) -> None:
+    try:
+        rules = (await client.list(DEVICETAINTRULES, Selector(labels=names.AGENT_NODE_LABEL))).items
+    except NotFound:  # this cluster can't taint single devices
+        return
+    for rule in rules:
+        await client.delete(DEVICETAINTRULES, rule.metadata.name)
+    _LOG.info("cleaned", extra={"what": "devicetaintrules", "changed": len(rules)})
 
 
 async def _patch(request: Awaitable[object], what: str) -> None:

@@ -4,11 +4,14 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from node_agent.config import Config
+from outrider.config import load
 from testbed.demo.release import CHART, NAMESPACE
 
 Render = Callable[..., list[dict[str, Any]]]
@@ -191,3 +194,37 @@ def test_every_value_has_a_comment_and_a_place_in_the_schema() -> None:
         key = path.rsplit(".", 1)[-1]
         at = [n for n, line in enumerate(lines) if re.match(rf"\s*{re.escape(key)}:", line)]
         assert any(lines[n - 1].strip().startswith("#") for n in at), path
+
+
+@pytest.mark.parametrize("values", VALUE_SETS, ids=["default", "testbed", "least", "single", "extras"])
+def test_the_node_agent_understands_what_the_chart_configures(
+    render: Render, values: list[str], tmp_path: Path
+) -> None:
+    maps = [i for i in render(*values) if i["kind"] == "ConfigMap" and i["metadata"]["name"] == "outrider-node-agent"]
+    for item in maps:
+        (tmp_path / "config.yaml").write_text(item["data"]["config.yaml"])
+        config = load(Config, tmp_path / "config.yaml")
+        assert (config.sys_path, config.pod_resources_socket) == (
+            "/host/sys",
+            "/var/lib/kubelet/pod-resources/kubelet.sock",
+        )
+    assert bool(maps) == ("nodeAgent.enabled=false" not in str(values))
+
+
+def test_each_optional_source_of_the_agent_brings_its_mount(render: Render) -> None:
+    def mounts(*values: str) -> set[str]:
+        spec = dict(pods_of(render(*values)))["outrider-node-agent"]
+        assert {m["name"] for m in spec["containers"][0]["volumeMounts"]} == {v["name"] for v in spec["volumes"]}
+        return {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+
+    optional = {"/var/lib/kubelet/pod-resources", "/etc/outrider-faults"}
+    none = mounts("--set", "nodeAgent.probes.podResourcesDir=,nodeAgent.catalogueConfigMap=")
+    assert mounts() - none == optional
+    assert mounts("--set", "nodeAgent.probes.checksConfigMap=mine") - mounts() == {"/etc/outrider-checks"}
+
+
+def test_every_host_path_but_state_and_pods_is_read_only(render: Render) -> None:
+    spec = dict(pods_of(render()))["outrider-node-agent"]
+    host = {volume["name"] for volume in spec["volumes"] if "hostPath" in volume}
+    writable = {m["name"] for m in spec["containers"][0]["volumeMounts"] if not m.get("readOnly")} & host
+    assert writable == {"state", "pods"}
