@@ -10,6 +10,7 @@ from node_agent.config import Config
 from node_agent.judging import Rules
 from node_agent.probes import all as _all_probes  # noqa: F401 - importing registers the probes
 from node_agent.probes import registry
+from node_agent.probes.report import KernelPosition
 from node_agent.publisher import Publisher
 from node_agent.ranks import RankWatcher
 from node_agent.state import Store
@@ -59,6 +60,8 @@ async def _run(config: Config, client: Client, node: str) -> None:
         findings=lambda: agent.memory.findings,
         catalogue=lambda: agent.catalogue,
         diagnostic=lambda: agent.memory.diagnostic,
+        kernel_position=lambda: KernelPosition(agent.memory.boot_id, agent.memory.sequence),
+        driver_version=lambda: agent.memory.driver_version,
         node=lambda: own_node.get(node),
         gpunode=lambda: own_gpunode.get(node),
         pods=pods,

@@ -35,9 +35,6 @@ class Config(ComponentConfig, frozen=True, kw_only=True):
     kernel_log_period_seconds: Seconds = 0.05
     """Pause between two looks at a kernel log that is a regular file, where nothing wakes the agent (no inotify)."""
     allow_drills: bool = False
-    """Take in kernel log records that a user wrote to rehearse a fault, marked by "outrider-drill: ". Root may forge
-    them, as it may write anything to the kernel log, so this is for clusters and times that expect a drill."""
-    allow_drills: bool = False
     """Kernel-log lines that `outrider inject` marked as a drill count as if the driver had written them."""
     catalogue_overrides_path: str = ""
     """YAML file that overrides rows of the fault catalogue and is read again when it changes; empty: none."""

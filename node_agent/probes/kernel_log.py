@@ -1,111 +1,59 @@
 """The kernel log probe: replays since boot, then follows.
 
-Reads the character device /dev/kmsg (a record each read, EPIPE where records were overwritten unread, the event loop
-wakes the agent), or a regular file that holds the same records one a line (looked at every few milliseconds).
+What was taken in before a restart (``Surroundings.kernel_position``) is read again for what it teaches, and tells
+nothing twice. What equal lines say is merged before it is handed over, so a storm costs little more than its reading.
 """
 
 import asyncio
 import os
-import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
+
+import msgspec
 
 from node_agent.config import Config
 from node_agent.metrics import KERNEL_RECORDS
-from node_agent.probes.registry import probe
-from node_agent.probes.report import KernelPosition, Report, Sighting, address_id
-from outrider.api.gpunode import SubjectKind
-from outrider.health.findings import Evidence, seen
-from outrider.health.kernel.driver_lines import DriverLines, Happening, Naming
-from outrider.health.kernel.records import Record, parse
+from node_agent.probes.kernel_source import Source, Wakeups, opened
+from node_agent.probes.registry import Surroundings, probe
+from node_agent.probes.report import KernelPosition, Report, Sighting
+from outrider.health.kernel.bursts import Bursts
+from outrider.health.kernel.reader import KernelReader, worth_reading
+from outrider.health.kernel.records import DRILL, MESSAGE_BYTES, Record, parse, text_of
+from outrider.health.kernel.words import Happening, Naming, Said
 
-_READ_BYTES: Final = 64 * 1024  # a device record has at most 8 KiB (CONSOLE_EXT_LOG_MAX)
-_LINE_MAX: Final = 64 * 1024  # a longer line of a file is garbage
 _TURN_RECORDS: Final = 500  # records between two turns of the event loop: some 5 ms
 _BOOT_ID_SECONDS: Final = 1.0
-_DEVICE_PERIOD_SECONDS: Final = 1.0
+_WOKEN_PERIOD_SECONDS: Final = 1.0
 _NAME: Final = "kernel-log"
 
 
-class _Source(Protocol):
-    def records(self) -> Iterator[bytes]:
-        """Yield what is there to read now."""
-        ...
-
-    restarted: bool
-
-
-class _Device:
-    """A kmsg character device, opened non-blocking."""
-
-    restarted = False
-
-    def __init__(self, file: int) -> None:
-        self._file = file
-
-    def records(self) -> Iterator[bytes]:
-        """See _Source."""
-        while True:
-            try:
-                raw = os.read(self._file, _READ_BYTES)
-            except BlockingIOError:
-                return
-            except BrokenPipeError:  # records were overwritten before we came; the next read goes on after the gap
-                KERNEL_RECORDS.labels("lost").inc()
-                continue
-            if not raw:
-                return
-            yield raw
-
-
-class _File:
-    """A regular file with one record a line. ``replaces`` says that another file stood there before."""
-
-    def __init__(self, file: int, *, replaces: bool) -> None:
-        self._file = file
-        self._partial = b""
-        self._too_long = False
-        self._fresh = replaces
-        self.restarted = False
-
-    def records(self) -> Iterator[bytes]:
-        """See _Source."""
-        cut = os.fstat(self._file).st_size < os.lseek(self._file, 0, os.SEEK_CUR)
-        self.restarted, self._fresh = cut or self._fresh, False
-        if cut:
-            os.lseek(self._file, 0, os.SEEK_SET)
-            self._partial = b""
-        while chunk := os.read(self._file, _READ_BYTES):
-            *lines, self._partial = (self._partial + chunk).split(b"\n")
-            yield from self._whole(lines)
-            if len(self._partial) > _LINE_MAX:
-                self._partial, self._too_long = b"", True
-
-    def _whole(self, lines: list[bytes]) -> Iterator[bytes]:
-        for line in lines:
-            if self._too_long:
-                self._too_long = False
-                yield b"too long"
-            elif not line.startswith(b" "):  # a line that continues the record before it
-                yield line
-
-
 class KernelLogProbe:
-    """Turns the driver's lines into evidence."""
+    """Turns the kernel's lines into evidence."""
 
     timeout_seconds = 30.0  # replaying a full 128 MiB ring takes seconds
 
     def __init__(self, config: Config) -> None:
         self._path, self._boot_id_path = Path(config.kernel_log_path), Path(config.boot_id_path)
+        self._allow_drills = config.allow_drills
         self.wake: asyncio.Event | None = None
-        self.period_seconds = config.kernel_log_period_seconds
-        self._file: int | None = None
-        self._source: _Source | None = None
+        self.period_seconds = self._poll_seconds = config.kernel_log_period_seconds
+        self._around: Surroundings | None = None
+        self._source: Source | None = None
+        self._wakeups: Wakeups | None = None
         self._boot_id, self._boot_id_read = "", float("-inf")
-        self._lines = DriverLines()
+        self._taken = self._last = -1
+        """Numbers of the last record that judging has, and of the last that was read."""
+        self._unfinished, self._unfinished_said = b"", False
+        self._reader, self._drills = KernelReader(), KernelReader()
+        self._bursts = Bursts(_NAME)
+        self._addresses: dict[str, str] = {}
         self._replaying = True
+
+    def attach(self, around: Surroundings) -> None:
+        """See registry.Attached."""
+        self._around = around
 
     async def read(self) -> Report:
         """Return what the log says that it did not say at the last call. Raises OSError where it can't be read."""
@@ -115,33 +63,79 @@ class KernelLogProbe:
             self._shut()  # the next call opens it again, whatever is there by then
             raise
 
-    async def _read(self, source: _Source) -> Report:
-        sightings: list[Sighting] = []
-        addresses: dict[str, str] = {}
-        last = -1
-        for count, record in enumerate(_kernel_records(source), 1):
-            last = record.sequence
-            said = self._lines.read(record.message)
-            if isinstance(said, Naming):
-                addresses[address_id(said.address)] = said.uuid
-            elif said is not None:
-                sightings.append(Sighting(record.sequence, self._evidence(record, said)))
-            if count % _TURN_RECORDS == 0:
-                await asyncio.sleep(0)
+    async def _read(self, source: Source) -> Report:
+        kinds = {"kernel": 0, "user": 0, "garbage": 0}
+        records = source.records()
+        if source.restarted:
+            self._begin(-1)
+        try:
+            for count, raw in enumerate(records, 1):
+                kinds[self._take_in(raw)] += 1
+                if count % _TURN_RECORDS == 0:
+                    await asyncio.sleep(0)
+        finally:
+            for kind, number in kinds.items():
+                KERNEL_RECORDS.labels(kind).inc(number)
+        self._say(self._reader.flush(), time.time(), self._last)
         self._replaying = False
-        position = KernelPosition(self._boot_id, last, source.restarted)
-        return Report(sightings=tuple(sightings), addresses=addresses, position=position)
+        if self._wakeups is not None:
+            self._wakeups.rest()
+        return self._report(restarted=source.restarted)
 
-    def _evidence(self, record: Record, said: Happening) -> Evidence:
-        gpu = said.uuid or (address_id(said.address) if said.address else "")
-        return seen(
-            said.code,
-            self._time_of(record),
-            subject=SubjectKind.GPU if gpu else SubjectKind.NODE,
-            subject_id=gpu or said.switch,
-            line=record.message,
-            source=_NAME,
-        )
+    def _report(self, *, restarted: bool) -> Report:
+        sightings = tuple(Sighting(sequence, evidence) for sequence, evidence in self._bursts.take())
+        addresses, self._addresses = self._addresses, {}
+        position = KernelPosition(self._boot_id, self._last, restarted)
+        return Report(sightings=sightings, addresses=addresses, position=position)
+
+    def _take_in(self, raw: bytes) -> str:
+        """Take in one record and return its kind."""
+        record = parse(raw)
+        if record is None:
+            return "garbage"
+        self._moved_to(record)
+        if record.from_kernel:
+            self._kernel(record)
+            return "kernel"
+        if self._allow_drills and record.raw.startswith(DRILL.encode()):
+            self._rehearse(record)
+        return "user"
+
+    def _kernel(self, record: Record) -> None:
+        raw = self._unfinished + record.raw if record.continues else record.raw
+        told = record.continues and self._unfinished_said
+        self._unfinished, self._unfinished_said = raw[:MESSAGE_BYTES], told
+        if not told and worth_reading(raw):
+            words = self._reader.read(text_of(raw), record.uptime_seconds)
+            self._unfinished_said = bool(words)
+            self._say(words, self._time_of(record), record.sequence)
+
+    def _moved_to(self, record: Record) -> None:
+        sequence, known = record.sequence, max(self._last, self._taken)
+        if self._last <= self._taken < sequence:
+            self._reader.flush()  # what waited there for further lines was told before
+        self._last = max(self._last, sequence)
+        lost = sequence - known - 1
+        if known >= 0 and lost > 0:
+            KERNEL_RECORDS.labels("lost").inc(lost)
+            line = f"{lost} records of the kernel log were overwritten before they could be read"
+            self._say([Happening(code="kernel/records-lost", line=line, count=lost)], self._time_of(record), sequence)
+
+    def _say(self, words: Iterable[Said], now: float, sequence: int) -> None:
+        for said in words:
+            if isinstance(said, Naming):
+                self._addresses[said.subject_id] = said.uuid
+            elif sequence > self._taken:
+                self._bursts.add(said, now, sequence)
+
+    def _rehearse(self, record: Record) -> None:
+        """A drill teaches nothing: it tells of a fault, marked as a drill, and no more."""
+        rehearsed = record.message.removeprefix(DRILL)
+        words = [*self._drills.read(rehearsed, record.uptime_seconds), *self._drills.flush()]
+        for said in words:
+            if isinstance(said, Happening):
+                told = msgspec.structs.replace(said, line=f"{DRILL}{said.line}")
+                self._say([told], self._time_of(record), record.sequence)
 
     def _time_of(self, record: Record) -> float:
         """Now for a line that just came; for a replayed one its own time, never in the future."""
@@ -159,45 +153,45 @@ class KernelLogProbe:
         before, self._boot_id = self._boot_id, boot_id
         return before not in ("", boot_id)
 
-    def _opened(self, *, anew: bool) -> _Source:
-        replaced = self._file is not None and not os.path.samestat(os.fstat(self._file), self._path.stat())
+    def _opened(self, *, anew: bool) -> Source:
+        replaced = self._source is not None and not os.path.samestat(self._source.identity, self._path.stat())
         if anew or replaced:
             self._shut()
         if self._source is None:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            self._replaying = True
-            self._source = self._source_of(self._file, replaces=replaced)
+            self._source = opened(str(self._path), replaces=replaced)
+            self._begin(-1 if anew or replaced else max(self._last, self._remembered()))
+            self._listen(self._source.events)
         return self._source
 
-    def _source_of(self, file: int, *, replaces: bool) -> _Source:
-        if not stat.S_ISCHR(os.fstat(file).st_mode):
-            return _File(file, replaces=replaces)
-        self.wake = asyncio.Event()
-        self.period_seconds = _DEVICE_PERIOD_SECONDS
-        asyncio.get_running_loop().add_reader(file, self.wake.set)
-        return _Device(file)
+    def _remembered(self) -> int:
+        """Return the number of the last record of this boot that was taken in before the agent started."""
+        known = self._around.kernel_position() if self._around else None
+        return known.sequence if known is not None and known.boot_id == self._boot_id else -1
+
+    def _begin(self, taken: int) -> None:
+        """Expect the log from its start; of the records up to number ``taken`` nothing is told again."""
+        version = self._reader.driver_version or (self._around.driver_version() if self._around else "")
+        self._reader = KernelReader(version)
+        self._taken, self._last = taken, -1
+        self._replaying = True
+
+    def _listen(self, events: int | None) -> None:
+        if events is None:
+            self.wake, self.period_seconds = None, self._poll_seconds
+            return
+        self._wakeups = Wakeups(events)
+        self.wake, self.period_seconds = self._wakeups.event, _WOKEN_PERIOD_SECONDS
 
     def _shut(self) -> None:
-        file, self._file, self._source = self._file, None, None
-        if file is not None:
-            asyncio.get_running_loop().remove_reader(file)
-            os.close(file)
+        if self._wakeups is not None:
+            self._wakeups.close()
+        if self._source is not None:
+            self._source.close()
+        self._source, self._wakeups = None, None
 
     async def close(self) -> None:
         """Close the log."""
         self._shut()
-
-
-def _kernel_records(source: _Source) -> Iterator[Record]:
-    for raw in source.records():
-        record = parse(raw)
-        if record is None:
-            KERNEL_RECORDS.labels("garbage").inc()
-        elif not record.from_kernel:
-            KERNEL_RECORDS.labels("user").inc()
-        else:
-            KERNEL_RECORDS.labels("kernel").inc()
-            yield record
 
 
 @probe(_NAME)

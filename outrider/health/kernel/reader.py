@@ -1,0 +1,61 @@
+"""Reads one machine's kernel messages in order: the entry to this package."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from outrider.api.gpunode import SubjectKind
+from outrider.health.kernel.devices import ADDRESS_PREFIX
+from outrider.health.kernel.driver_lines import DriverLines
+from outrider.health.kernel.host_lines import HostLines
+from outrider.health.kernel.words import Naming, Said
+
+MESSAGE_MAX: Final = 4096  # characters looked at: every line that means something is far shorter
+_LINES_MAX: Final = 64  # of one record
+# Words of which every line that means something holds one: it costs a microsecond to pass over all others.
+_WORTH: Final = re.compile(
+    rb"NVRM|nvidia|AER:|PCIe Bus|DPC:|pciehp|\[Hardware Error\]|mce:|EDAC MC|Machine Check|Memory failure"
+    rb"|mlx[45]|NETDEV W|[Ff]irmware|[Kk]eep alive|TX timeout|transmit queue|soft lockup|LOCKUP|blocked for more|rcu_"
+    rb"|BUG|Oops|protection fault|Unable to handle|panic|EXT[234]-fs|XFS \(|BTRFS|nvme|I/O error|critical "
+    rb"|Killed process|libnccl|napi|net_rx_action|temperature|device_id"
+)
+_DRIVER: Final = ("NVRM", "nvidia-nvswitch", "nvidia-uvm")
+
+
+def worth_reading(raw: bytes) -> bool:
+    """Return False for a text, escaped or not, that certainly says nothing."""
+    return _WORTH.search(raw, 0, MESSAGE_MAX) is not None
+
+
+class KernelReader:
+    """What the lines say, record by record; times are seconds of any steady clock."""
+
+    def __init__(self, driver_version: str = "") -> None:
+        self._driver = DriverLines(driver_version)
+        self._host = HostLines()
+
+    @property
+    def driver_version(self) -> str:
+        """Version of the NVIDIA driver as the log told it last, or as it was given."""
+        return self._driver.driver_version
+
+    def read(self, message: str, now: float) -> Sequence[Said]:
+        """Return what the record says, nothing where it says nothing about hardware or programs."""
+        if "\n" not in message:
+            return self._line(message[:MESSAGE_MAX], now)
+        lines = message[:MESSAGE_MAX].split("\n", _LINES_MAX)[:_LINES_MAX]
+        return [said for line in lines for said in self._line(line, now)]
+
+    def flush(self) -> list[Said]:
+        """Return what waits for its further lines: called when no more are there to read."""
+        return self._driver.flush()
+
+    def _line(self, line: str, now: float) -> Sequence[Said]:
+        if not line.startswith(_DRIVER):
+            return self._host.read(line, now)
+        said = self._driver.read(line)
+        for word in said:
+            of_gpu = isinstance(word, Naming) or word.subject is SubjectKind.GPU
+            if of_gpu and word.subject_id.startswith(ADDRESS_PREFIX):
+                self._host.learn_gpu(word.subject_id)
+        return said
