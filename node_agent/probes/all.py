@@ -1,5 +1,5 @@
 """Every probe of the agent: importing a probe's module registers it."""
 
-from node_agent.probes import gpus, kernel_log
+from node_agent.probes import checks, gpus, kernel_log, kubelet
 
-__all__ = ["gpus", "kernel_log"]
+__all__ = ["checks", "gpus", "kernel_log", "kubelet"]

@@ -46,7 +46,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     states: States | None = None
     """What a probe of states saw, other than the NVML probe, whose snapshot is judged with the inventory."""
     holders: dict[str, str] | None = None
-    """UUID of each GPU that the kubelet has given to a pod, to the UID of that pod."""
+    """UUID of each GPU that the kubelet has given to a pod, to the UID of that pod: all of them; None: no news.
+
+    A MIG device whose GPU is not known has its own UUID here, a device of a resource claim (DRA) whose UUID the kubelet
+    does not tell is driver/pool/device.
+    """
     diagnostic: Diagnostic | None = None
     """Where the active diagnostic stands that was asked for last; None: no news."""
     blind: str = ""
