@@ -1,21 +1,37 @@
 """The agent's memory and how a report changes it. Pure: (memory, report, now) in, memory out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from node_agent import nvml_events
 from node_agent.inventory import GPURecord, match
 from node_agent.nvml_events import heard
 from node_agent.probes.nvml_wire import Snapshot
 from node_agent.probes.report import KernelPosition, Report, address_id
 from node_agent.readings import SOURCE, judge_snapshot
 from outrider.api.gpunode import Diagnostic, SubjectKind, Verdict
-from outrider.health.catalogue import XID_PREFIX, Catalogue
-from outrider.health.clearing import after_boot, after_reading, after_time
-from outrider.health.findings import Evidence, Key, bounded, merge, renamed, seen
+from outrider.health import offenders, recurrence
+from outrider.health.catalogue import XID_PREFIX, Catalogue, Clears
+from outrider.health.clearing import (
+    after_absence,
+    after_boot,
+    after_reading,
+    after_reset,
+    after_switch_off,
+    after_time,
+)
+from outrider.health.findings import NIC_OWNER, Evidence, Key, Time, bounded, merge, renamed, seen
 from outrider.health.judge import Judgement, judge
+from outrider.health.offenders import Offender
+from outrider.health.recurrence import Accusation
 
+_GPU_WATCHERS: Final = ("nvml", "kernel-log")  # probes without which nobody sees the GPUs' faults
+_NIC_WATCHER: Final = "nics"
+_EVENTS: Final = ("kernel-log", nvml_events.SOURCE)  # sources that tell what happened, not what is
+_MONITOR: Final = "monitor:"  # source of what is said about a probe itself; its name follows
+_NICS_MAX: Final = 64
 _LOG_IS_BLIND: Final[Key] = ("monitor/blind", SubjectKind.NODE, "kernel-log")
 _ADDRESSES_MAX: Final = 64  # PCI addresses remembered; no node has more GPUs
 
@@ -29,6 +45,17 @@ class Announced(msgspec.Struct, frozen=True):
     """UUID of each GPU that users know to have a hard verdict, to its reason."""
 
 
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """The pod that the kubelet has given a GPU to."""
+
+    pod: str
+    """UID."""
+    job: str = ""
+    """What ``absorb`` was told of the pod's job; empty where nobody knew."""
+    since: Time
+    """When it was first seen to have it: what happened before may be another's."""
+
+
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """All that the agent knows; saved over restarts and reboots."""
 
@@ -39,7 +66,17 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     inventory: list[GPURecord] = []
     addresses: dict[str, str] = {}
     """Subject id of a PCI address to UUID."""
+    nics: list[str] = []
+    """Names of the node's network adapters, sorted."""
     driver_version: str = ""
+    holders: dict[str, Holder] = {}
+    """Who has which GPU, by its UUID."""
+    accusations: list[Accusation] = []
+    """Faults of programs that may be the hardware's."""
+    offenders: list[Offender] = []
+    """Boards that failed hard within the last days."""
+    low: list[str] = []
+    """Owners whose score was low when judged last: they need a better one to be well again."""
     announced: Announced = Announced()
     diagnostic: Diagnostic | None = None
     """The last active diagnostic, so that a restart does not run it again."""
@@ -53,22 +90,40 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     expected_gpus: int
 
 
-def absorb(memory: Memory, name: str, report: Report, now: float, rules: Rules) -> Memory:
-    """Return the memory after the report of the probe ``name``."""
+def resumed(memory: Memory, probes: Collection[str], rules: Rules) -> Memory:
+    """Return a saved memory as it holds now that these probes are at work: nobody else's states can clear any more."""
+    sources = {recurrence.SOURCE, offenders.SOURCE}.union(*({name, f"{_MONITOR}{name}"} for name in probes))
+    kept = after_switch_off(_by_key(memory.findings), rules.catalogue, sources)
+    return msgspec.structs.replace(memory, findings=list(kept.values()))
+
+
+def absorb(
+    memory: Memory,
+    name: str,
+    report: Report,
+    now: float,
+    rules: Rules,
+    jobs: Mapping[str, str] = {},
+) -> Memory:
+    """Return the memory after the report of the probe ``name``.
+
+    ``jobs`` maps the UID of each pod that runs on the node to what tells its job from others.
+    """
     if report.position is not None:
         memory = _at(memory, report.position, now, rules.catalogue)
-    findings = merge(_by_key(memory.findings), _new(memory, report))
+    if report.holders is not None:
+        memory = msgspec.structs.replace(memory, holders=_holders(memory.holders, report.holders, jobs, now))
+    fresh = _fresh(memory, report)
     memory = _positioned(memory, report)
-    if report.snapshot is not None:
-        memory, findings = _after_snapshot(memory, findings, report.snapshot, now, rules)
-    elif report.states is not None:
-        states = report.states
-        findings = after_reading(findings, name, states.bad, states.readable, now, rules.clear_dwell_seconds)
-    elif report.blind:
-        findings = after_reading(findings, name, [], set(), now, rules.clear_dwell_seconds)
+    findings = merge(_by_key(memory.findings), fresh)
+    memory, findings = _after_states(memory, findings, name, report, now, rules)
     findings = _after_blindness(findings, name, report.blind, now, rules)
-    findings = renamed(after_time(findings, rules.catalogue, now), memory.addresses)
-    findings = heard(findings, report.events, log_is_blind=_LOG_IS_BLIND in findings)
+    findings = merge({}, renamed(after_time(findings, rules.catalogue, now).values(), memory.addresses))
+    events = [_of_job(event, memory.holders) for event in report.events]
+    findings = heard(findings, events, log_is_blind=_LOG_IS_BLIND in findings)
+    findings = after_reset(findings, rules.catalogue)
+    memory = _accused(memory, [*fresh, *events], findings, now, rules.catalogue)
+    findings = _after_memory(memory, findings, now, rules)
     return msgspec.structs.replace(
         memory,
         findings=list(bounded(findings, rules.catalogue).values()),
@@ -79,29 +134,63 @@ def absorb(memory: Memory, name: str, report: Report, now: float, rules: Rules) 
 def conclude(memory: Memory, now: float, rules: Rules) -> Judgement:
     """Return what the memory's findings mean at ``now``."""
     names = {record.uuid: f"GPU {record.index} ({record.uuid})" for record in memory.inventory}
-    return judge(memory.findings, names, now, rules.catalogue)
+    return judge(memory.findings, names, now, rules.catalogue, nics=memory.nics, low=memory.low)
+
+
+def noted(memory: Memory, judgement: Judgement, now: float) -> Memory:
+    """Return the memory with what the judgement adds to it: which scores are low, which boards failed hard."""
+    serials = _serials(memory.inventory)
+    hard: dict[str, str] = {}
+    for code, _, subject_id in sorted(key for key, verdict in judgement.verdicts.items() if verdict.hard):
+        uuid = subject_id.partition("/")[0]
+        if uuid in serials and code != offenders.LEMON:
+            hard.setdefault(serials[uuid], code)
+    boards = offenders.remembered(memory.offenders, hard, now)
+    if boards == memory.offenders and judgement.low == memory.low:
+        return memory
+    return msgspec.structs.replace(memory, offenders=boards, low=judgement.low)
+
+
+def _serials(inventory: Iterable[GPURecord]) -> dict[str, str]:
+    return {record.uuid: record.serial or record.uuid for record in inventory}
 
 
 def _at(memory: Memory, position: KernelPosition, now: float, catalogue: Catalogue) -> Memory:
     """Forget what a reboot repaired, and where the log before it ended."""
     if position.boot_id == memory.boot_id:
         return msgspec.structs.replace(memory, sequence=-1) if position.restarted else memory
-    kept = _by_key(memory.findings)
-    if memory.boot_id:
-        kept = _by_key(_doubted(known, now) for known in after_boot(kept, catalogue).values())
-    return msgspec.structs.replace(memory, boot_id=position.boot_id, sequence=-1, findings=list(kept.values()))
+    if not memory.boot_id:
+        return msgspec.structs.replace(memory, boot_id=position.boot_id, sequence=-1)
+    kept = after_boot(_by_key(memory.findings), catalogue, _EVENTS).values()
+    return msgspec.structs.replace(
+        memory,
+        boot_id=position.boot_id,
+        sequence=-1,
+        findings=list(_by_key(_doubted(known, now, catalogue) for known in kept).values()),
+        offenders=offenders.after_boot(memory.offenders),
+        holders={},
+    )
 
 
-def _doubted(known: Evidence, now: float) -> Evidence:
-    """Take a state that NVML told before the reboot as not known: nobody acts on it, and nothing new goes there yet."""
-    if known.source != SOURCE:
+def _doubted(known: Evidence, now: float, catalogue: Catalogue) -> Evidence:
+    """Take a state read before the reboot as not known: nobody acts on it, and nothing new goes there yet."""
+    concluded = known.source in (recurrence.SOURCE, offenders.SOURCE) or known.source.startswith(_MONITOR)
+    if concluded or catalogue.of(known.code).clears is not Clears.RECOVERY:
         return known
     line = f"not read since the reboot; {known.code} before it"
-    return seen("monitor/blind", now, subject=known.subject, subject_id=known.subject_id, line=line, source=SOURCE)
+    code = _blindness(known.source)
+    return seen(code, now, subject=known.subject, subject_id=known.subject_id, line=line, source=known.source)
 
 
-def _new(memory: Memory, report: Report) -> Iterable[Evidence]:
-    return (_counted(sighting.evidence) for sighting in report.sightings if sighting.sequence > memory.sequence)
+def _blindness(probe: str) -> str:
+    return "monitor/blind" if probe in (*_GPU_WATCHERS, _NIC_WATCHER) else "monitor/optional-blind"
+
+
+def _fresh(memory: Memory, report: Report) -> list[Evidence]:
+    """Return what happened since the last record that was taken in, with names and jobs as far as they are known."""
+    new = [_counted(sighting.evidence) for sighting in report.sightings if sighting.sequence > memory.sequence]
+    named = renamed(new, {**memory.addresses, **report.addresses})
+    return [_of_job(evidence, memory.holders) for evidence in named]
 
 
 def _counted(evidence: Evidence) -> Evidence:
@@ -111,12 +200,83 @@ def _counted(evidence: Evidence) -> Evidence:
     return msgspec.structs.replace(evidence, lines=evidence.count)
 
 
+def _of_job(evidence: Evidence, holders: Mapping[str, Holder]) -> Evidence:
+    """Return the evidence with the job that had the GPU at the time."""
+    holder = holders.get(evidence.owner)
+    if holder is None or not holder.job or evidence.first_seen < holder.since:
+        return evidence
+    return msgspec.structs.replace(evidence, job=holder.job)
+
+
+def _holders(
+    known: Mapping[str, Holder], held: Mapping[str, str], jobs: Mapping[str, str], now: float
+) -> dict[str, Holder]:
+    """Return who has which GPU. A pod that runs no more is left out: what its GPU does now is another's."""
+    holders: dict[str, Holder] = {}
+    for uuid, pod in held.items():
+        before = known.get(uuid)
+        since = before.since if before and before.pod == pod else now
+        holders[uuid] = Holder(pod=pod, job=jobs.get(pod, ""), since=since)
+    return holders
+
+
+def _accused(
+    memory: Memory, fresh: Iterable[Evidence], findings: Mapping[Key, Evidence], now: float, catalogue: Catalogue
+) -> Memory:
+    told = [recurrence.told(evidence, findings.values(), catalogue) for evidence in fresh]
+    accusations = recurrence.remembered(memory.accusations, [one for one in told if one], now)
+    return msgspec.structs.replace(memory, accusations=accusations)
+
+
+def _after_memory(memory: Memory, findings: Mapping[Key, Evidence], now: float, rules: Rules) -> dict[Key, Evidence]:
+    """Return the findings with those that the agent's own memory gives rise to, which end with their cause."""
+    concluded = (
+        (recurrence.SOURCE, recurrence.suspects(memory.accusations, now)),
+        (offenders.SOURCE, offenders.repeated(memory.offenders, _serials(memory.inventory), now)),
+    )
+    after = dict(findings)
+    for source, bad in concluded:
+        owners = {known.owner for known in after.values() if known.source == source}
+        after = after_reading(after, source, bad, owners, now, rules.clear_dwell_seconds)
+    return after
+
+
 def _positioned(memory: Memory, report: Report) -> Memory:
     sequence = max(memory.sequence, report.position.sequence if report.position else -1)
     addresses = memory.addresses
     if report.addresses:
         addresses = dict(list({**addresses, **report.addresses}.items())[-_ADDRESSES_MAX:])
     return msgspec.structs.replace(memory, sequence=sequence, addresses=addresses)
+
+
+def _after_states(
+    memory: Memory, findings: dict[Key, Evidence], name: str, report: Report, now: float, rules: Rules
+) -> tuple[Memory, dict[Key, Evidence]]:
+    dwell_seconds = rules.clear_dwell_seconds
+    if report.snapshot is not None:
+        return _after_snapshot(memory, findings, report.snapshot, now, rules)
+    if report.blind and report.states is None:
+        return memory, after_reading(findings, name, [], set(), now, dwell_seconds)
+    named: set[str] = set()
+    if report.states is not None:
+        bad, readable = report.states.bad, report.states.readable
+        findings = after_reading(findings, name, bad, readable, now, dwell_seconds)
+        memory = _with_nics(memory, readable, findings)
+        named = {*readable, *(evidence.owner for evidence in bad)}
+    if not report.blind and report.position is None:
+        findings = after_absence(findings, name, named, rules.catalogue, now)
+    return memory, findings
+
+
+def _with_nics(memory: Memory, readable: Collection[str], findings: Mapping[Key, Evidence]) -> Memory:
+    """Return the memory with the NICs that were read now, and with those known before that are ill."""
+    seen_now = {owner for owner in readable if owner.startswith(NIC_OWNER)}
+    if not seen_now:
+        return memory
+    ill = {known.owner for known in findings.values()}
+    known = {name for name in memory.nics if f"{NIC_OWNER}{name}" in ill}
+    names = known | {owner.removeprefix(NIC_OWNER) for owner in seen_now} - {""}
+    return msgspec.structs.replace(memory, nics=sorted(names)[:_NICS_MAX])
 
 
 def _after_snapshot(
@@ -139,9 +299,12 @@ def _after_snapshot(
 def _after_blindness(
     findings: Mapping[Key, Evidence], name: str, blind: str, now: float, rules: Rules
 ) -> dict[Key, Evidence]:
-    source = f"monitor:{name}"
-    bad = [seen("monitor/blind", now, subject_id=name, line=f"probe {name}: {blind}", source=source)] if blind else []
-    return after_reading(findings, source, bad, {""}, now, rules.clear_dwell_seconds)
+    source = f"{_MONITOR}{name}"
+    nics = name == _NIC_WATCHER
+    subject, subject_id = (SubjectKind.NIC, "") if nics else (SubjectKind.NODE, name)
+    line = f"probe {name}: {blind}"
+    told = seen(_blindness(name), now, subject=subject, subject_id=subject_id, line=line, source=source)
+    return after_reading(findings, source, [told] if blind else [], {told.owner}, now, rules.clear_dwell_seconds)
 
 
 def _by_key(findings: Iterable[Evidence]) -> dict[Key, Evidence]:

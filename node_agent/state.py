@@ -61,4 +61,6 @@ def worth_saving(before: Memory, after: Memory) -> bool:
 
 def _essence(memory: Memory) -> tuple[object, ...]:
     findings = sorted((evidence.key, evidence.count) for evidence in memory.findings)
-    return (memory.boot_id, findings, memory.inventory, memory.addresses, memory.announced, memory.diagnostic)
+    accusations = [(one.code, one.job, one.owner, one.unit) for one in memory.accusations]
+    still = msgspec.structs.replace(memory, sequence=-1, findings=[], accusations=[], driver_version="")
+    return (findings, accusations, still)

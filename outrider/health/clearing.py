@@ -1,15 +1,22 @@
-"""How findings end: states by good readings, passing events by time, damage by a reboot."""
+"""How findings end: states by good readings, passing events by time, damage by a reboot or a reset. Pure.
+
+Every finding has a way back. Where the regular one can't come any more (a probe that was switched off, a part that was
+taken out), absence clears it after a day.
+"""
 
 from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
 
-from outrider.health.catalogue import Catalogue, Clears
+from outrider.api.gpunode import Verdict
+from outrider.health.catalogue import XID_RECOVERY_PREFIX, Catalogue, Clears
 from outrider.health.findings import Evidence, Findings, Key, join
 from outrider.health.score import weight_left
 
 FORGOTTEN: Final = 0.005  # half a point of the score: what costs less is no longer kept
+GONE_SECONDS: Final = 86_400.0  # a part that its probe sees neither well nor ill for so long is not there any more
+_NOTHING_WANTED: Final = f"{XID_RECOVERY_PREFIX}0"  # the driver takes its advice back: the reset has helped
 
 
 def after_reading(
@@ -51,16 +58,74 @@ def _state(
     return None if now - since >= dwell_seconds else msgspec.structs.replace(known, good_since=since)
 
 
+def after_absence(
+    findings: Findings, source: str, named: Collection[str], catalogue: Catalogue, now: float
+) -> dict[Key, Evidence]:
+    """Return the findings without the states of parts that are gone.
+
+    ``source`` has read without being blind, and ``named`` has all owners that it called well or ill.
+    """
+
+    def gone(known: Evidence) -> bool:
+        if known.source != source or known.owner in named or now - known.last_seen < GONE_SECONDS:
+            return False
+        return catalogue.of(known.code).clears is Clears.RECOVERY
+
+    return {key: known for key, known in findings.items() if not gone(known)}
+
+
 def after_time(findings: Findings, catalogue: Catalogue, now: float) -> dict[Key, Evidence]:
-    """Return the findings without those that time has worn below half a point of the score."""
+    """Return the findings without those that time has worn below half a point of the score.
+
+    What never weighed that much is kept for one half life.
+    """
     return {key: known for key, known in findings.items() if not _faded(known, catalogue, now)}
 
 
 def _faded(known: Evidence, catalogue: Catalogue, now: float) -> bool:
     row = catalogue.of(known.code)
-    return row.clears is Clears.TIME and weight_left(known, row, now) < FORGOTTEN
+    if row.half_life_seconds is None:
+        return False
+    if row.weight < FORGOTTEN:
+        return now - known.last_seen >= row.half_life_seconds
+    return weight_left(known, row, now) < FORGOTTEN
 
 
-def after_boot(findings: Findings, catalogue: Catalogue) -> dict[Key, Evidence]:
-    """Return the findings that outlive a reboot: all but those that only a reboot clears."""
-    return {key: known for key, known in findings.items() if catalogue.of(known.code).clears is not Clears.BOOT}
+def after_boot(findings: Findings, catalogue: Catalogue, events: Collection[str] = ()) -> dict[Key, Evidence]:
+    """Return the findings that outlive a reboot: all but those that only a reboot clears.
+
+    ``events`` names the sources that tell of events: none of their readings can clear a state, so a reboot does.
+    """
+
+    def ends(known: Evidence) -> bool:
+        clears = catalogue.of(known.code).clears
+        return clears is Clears.BOOT or (clears is Clears.RECOVERY and known.source in events)
+
+    return {key: known for key, known in findings.items() if not ends(known)}
+
+
+def after_reset(findings: Findings, catalogue: Catalogue) -> dict[Key, Evidence]:
+    """Return the findings without the damage that a reset of the GPU repaired.
+
+    The driver says so itself: an Xid 154 with "none" comes when a GPU that wanted a reset has had it. What a reset
+    can't repair (verdicts reboot and replace) and what came later stays.
+    """
+    reset = {known.owner: known.last_seen for known in findings.values() if known.code == _NOTHING_WANTED}
+    if not reset:
+        return dict(findings)
+
+    def repaired(known: Evidence) -> bool:
+        row = catalogue.of(known.code)
+        mild = row.verdict.severity <= Verdict.RESET.severity and row.clears is Clears.BOOT
+        return mild and bool(known.owner) and known.last_seen < reset.get(known.owner, 0.0)
+
+    return {key: known for key, known in findings.items() if not repaired(known)}
+
+
+def after_switch_off(findings: Findings, catalogue: Catalogue, sources: Collection[str]) -> dict[Key, Evidence]:
+    """Return the findings without states that none of the ``sources`` at work will ever read again."""
+    return {
+        key: known
+        for key, known in findings.items()
+        if known.source in sources or catalogue.of(known.code).clears is not Clears.RECOVERY
+    }

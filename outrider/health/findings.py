@@ -11,6 +11,7 @@ from outrider.health.catalogue import Catalogue
 
 NIC_OWNER: Final = "nic:"
 VARIANTS_MAX: Final = 256  # different messages told apart within one finding
+_ADDRESS: Final = "pci:"  # marks a subject that is known by its PCI address only
 Key = tuple[str, SubjectKind, str]
 # Checked where evidence is read back from disk: what a custom resource can't hold would stop all reports of the node.
 Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]  # seconds since 1970, up to the year 9999
@@ -146,10 +147,23 @@ def bounded(findings: Findings, catalogue: Catalogue, limit: int = FINDINGS_MAX)
     return {evidence.key: evidence for evidence in kept}
 
 
-def renamed(findings: Findings, names: Mapping[str, str]) -> dict[Key, Evidence]:
-    """Return the findings with subject ids replaced: a GPU first known by its PCI address gets its UUID."""
-    moved = (
-        msgspec.structs.replace(evidence, subject_id=names.get(evidence.subject_id, evidence.subject_id))
-        for evidence in findings.values()
-    )
-    return merge({}, moved)
+def renamed(findings: Iterable[Evidence], names: Mapping[str, str]) -> list[Evidence]:
+    """Return the evidence with addresses replaced by names: a GPU first known by its PCI address gets its UUID.
+
+    ``names`` maps ``pci:00000000:3b:00`` to a GPU's UUID and, with the function, ``pci:00000000:b3:00.1`` to a NIC's
+    name. A line about a PCI device of unknown kind, kept for the node, becomes one about the GPU or NIC that it is.
+    """
+    return [_renamed(evidence, names) if _ADDRESS in evidence.subject_id else evidence for evidence in findings]
+
+
+def _renamed(evidence: Evidence, names: Mapping[str, str]) -> Evidence:
+    address, slash, part = evidence.subject_id.partition("/")
+    device, function, _ = address.partition(".")
+    exact = names.get(address)
+    name = exact or names.get(device)
+    if not name:
+        return evidence
+    subject = evidence.subject
+    if subject is SubjectKind.NODE:
+        subject = SubjectKind.NIC if exact and function else SubjectKind.GPU
+    return msgspec.structs.replace(evidence, subject=subject, subject_id=f"{name}{slash}{part}")

@@ -8,7 +8,7 @@ Rules, mild before hard: the third episode within 7 days keeps new work off the 
 two reboots, then inspect the hardware); the fifth asks for a new board (NVSentinel: 5 remediations within 7 days).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -21,57 +21,69 @@ LEMON: Final = "gpu/lemon"
 SOURCE: Final = "offenders"
 WINDOW_SECONDS: Final = 7 * 86_400.0
 EPISODE_GAP_SECONDS: Final = 600.0  # NVSentinel joins what comes within 3 minutes; a reboot of a GPU node takes longer
-_REPEATED: Final = 3
+_OFTEN: Final = 3
 _HOPELESS: Final = 5
 _TIMES_MAX: Final = 16
 
 
 class Offender(msgspec.Struct, frozen=True, kw_only=True):
-    """The hard faults of one board."""
+    """The hard faults of one board. Nothing in it moves while a fault lasts."""
 
     serial: str
     """Serial number of the board; UUID of the GPU where it has none."""
-    episodes: Annotated[list[Time], msgspec.Meta(max_length=_TIMES_MAX)]
+    episodes: Annotated[list[Time], msgspec.Meta(min_length=1, max_length=_TIMES_MAX)]
     """When each episode began, oldest first."""
-    hard_at: Time
-    """When the board was last seen to be in a hard state."""
     reason: str
-    """Code that decided last."""
+    """Code that started the last one."""
+    ended: Time | None = None
+    """When the last episode ended; None while it lasts."""
 
 
 def remembered(known: Iterable[Offender], hard: Mapping[str, str], now: float) -> list[Offender]:
     """Return the memory after a look at ``now``. ``hard`` maps the serial of each GPU in a hard state to the reason."""
-    boards = {board.serial: board for board in known}
+    boards = {board.serial: _later(board, hard, now) for board in known}
     for serial, reason in hard.items():
-        boards[serial] = _again(boards.get(serial), serial, reason, now)
-    kept = [_recent(board, now) for board in boards.values()]
-    worst = sorted((board for board in kept if board.episodes), key=lambda board: (-board.hard_at, board.serial))
-    return sorted(worst[:OFFENDERS_MAX], key=lambda board: board.serial)
+        boards.setdefault(serial, Offender(serial=serial, episodes=[now], reason=reason))
+    recent = [board for board in boards.values() if _recent(board, now)]
+    latest = sorted(recent, key=lambda board: (-board.episodes[-1], board.serial))[:OFFENDERS_MAX]
+    return sorted(latest, key=lambda board: board.serial)
 
 
-def _again(board: Offender | None, serial: str, reason: str, now: float) -> Offender:
-    if board is None:
-        return Offender(serial=serial, episodes=[now], hard_at=now, reason=reason)
-    anew = now - board.hard_at >= EPISODE_GAP_SECONDS or not board.episodes
-    episodes = [*board.episodes, now][-_TIMES_MAX:] if anew else board.episodes
-    return Offender(serial=serial, episodes=episodes, hard_at=max(now, board.hard_at), reason=reason)
+def _later(board: Offender, hard: Mapping[str, str], now: float) -> Offender:
+    if board.serial not in hard:
+        return board if board.ended is not None else msgspec.structs.replace(board, ended=now)
+    if board.ended is None:
+        return board
+    if now - board.ended < EPISODE_GAP_SECONDS:
+        return msgspec.structs.replace(board, ended=None)
+    episodes = [*board.episodes, now][-_TIMES_MAX:]
+    return msgspec.structs.replace(board, episodes=episodes, reason=hard[board.serial], ended=None)
 
 
-def _recent(board: Offender, now: float) -> Offender:
-    """Leave out what is older than the window; the episode that lasts stays, however long ago it began."""
-    lasting = board.episodes[-1:] if now - board.hard_at < EPISODE_GAP_SECONDS else []
-    recent = [began for began in board.episodes if now - began < WINDOW_SECONDS]
-    return msgspec.structs.replace(board, episodes=recent or lasting)
+def after_boot(known: Iterable[Offender]) -> list[Offender]:
+    """Return the memory after a reboot of the node: what fails again from now on was not helped by it."""
+    return [msgspec.structs.replace(board, ended=0.0) for board in known]
+
+
+def _recent(board: Offender, now: float) -> int:
+    """Return the number of episodes within the window; one that lasts counts, however long ago it began."""
+    earlier = sum(now - began < WINDOW_SECONDS for began in board.episodes[:-1])
+    return earlier + (board.ended is None or now - board.episodes[-1] < WINDOW_SECONDS)
+
+
+def recent(known: Iterable[Offender], now: float) -> dict[str, int]:
+    """Return how many episodes each board had within 7 days, by serial."""
+    return {board.serial: _recent(board, now) for board in known}
 
 
 def repeated(known: Iterable[Offender], gpus: Mapping[str, str], now: float) -> list[Evidence]:
     """Return a finding for each GPU of the node that failed too often. ``gpus`` maps UUIDs to serials."""
-    boards = {board.serial: _recent(board, now) for board in known}
-    failed = ((uuid, boards[serial]) for uuid, serial in gpus.items() if serial in boards)
-    return [_repeated(uuid, board.episodes, now) for uuid, board in failed if len(board.episodes) >= _REPEATED]
+    boards = {board.serial: board for board in known if _recent(board, now) >= _OFTEN}
+    return [_repeated(uuid, boards[serial], now) for uuid, serial in gpus.items() if serial in boards]
 
 
-def _repeated(uuid: str, episodes: Sequence[float], now: float) -> Evidence:
-    code = LEMON if len(episodes) >= _HOPELESS else REPEAT_OFFENDER
-    line = f"{len(episodes)} hard faults within 7 days"
-    return seen(code, now, subject=SubjectKind.GPU, subject_id=uuid, line=line, source=SOURCE)
+def _repeated(uuid: str, board: Offender, now: float) -> Evidence:
+    episodes = _recent(board, now)
+    code = LEMON if episodes >= _HOPELESS else REPEAT_OFFENDER
+    line = f"{episodes} hard faults within 7 days, the last one {board.reason}"
+    return seen(code, board.episodes[-1], subject=SubjectKind.GPU, subject_id=uuid, line=line, source=SOURCE)

@@ -50,13 +50,10 @@ def told(evidence: Evidence, findings: Iterable[Evidence], catalogue: Catalogue)
     if evidence.code == CLEANUP and any(_explains(other, evidence) for other in findings):
         return None
     unit = evidence.unit if evidence.code in _BY_UNIT else ""
-    placed = bool(unit) or evidence.code not in _BY_UNIT
+    if evidence.code in _BY_UNIT and not unit:
+        return None  # a line that does not say where
     return Accusation(
-        code=evidence.code,
-        job=evidence.job,
-        owner=evidence.owner if placed else "",
-        unit=unit,
-        last_seen=evidence.last_seen,
+        code=evidence.code, job=evidence.job, owner=evidence.owner, unit=unit, last_seen=evidence.last_seen
     )
 
 
@@ -97,13 +94,14 @@ def suspects(accusations: Iterable[Accusation], now: float) -> list[Evidence]:
             places.setdefault((one.owner, one.code, one.unit), []).append(one)
     needed = {place: _JOBS_NEEDED.get(place[1], _JOBS_OTHERWISE) for place in places}
     guilty = {place: jobs for place, jobs in places.items() if len(jobs) >= needed[place]}
-    return [_suspect(uuid, guilty, now) for uuid in sorted({place[0] for place in guilty})]
+    return [_suspect(uuid, guilty) for uuid in sorted({place[0] for place in guilty})]
 
 
-def _suspect(uuid: str, guilty: Mapping[tuple[str, str, str], Sequence[Accusation]], now: float) -> Evidence:
+def _suspect(uuid: str, guilty: Mapping[tuple[str, str, str], Sequence[Accusation]]) -> Evidence:
+    own = {place: jobs for place, jobs in guilty.items() if place[0] == uuid}
     words = [
         f"{code} in {len(jobs)} jobs within 24 h" + (f", each time on {unit}" if unit else "")
-        for (owner, code, unit), jobs in sorted(guilty.items())
-        if owner == uuid
+        for (_, code, unit), jobs in sorted(own.items())
     ]
-    return seen(SUSPECT, now, subject=SubjectKind.GPU, subject_id=uuid, line="; ".join(words), source=SOURCE)
+    last_seen = max(one.last_seen for jobs in own.values() for one in jobs)
+    return seen(SUSPECT, last_seen, subject=SubjectKind.GPU, subject_id=uuid, line="; ".join(words), source=SOURCE)

@@ -65,5 +65,5 @@ def test_a_flood_of_trifles_never_pushes_out_a_fault():
 
 def test_a_gpu_known_by_its_address_gets_its_uuid_and_its_findings_join():
     known = merge({}, [on_gpu("xid/79", "pci:0000:19:00", ago=9), on_gpu("xid/79", "GPU-a", ago=5)])
-    (joined,) = renamed(known, {"pci:0000:19:00": "GPU-a"}).values()
+    (joined,) = merge({}, renamed(known.values(), {"pci:0000:19:00": "GPU-a"})).values()
     assert (joined.subject_id, joined.count, joined.first_seen, joined.last_seen) == ("GPU-a", 2, NOW - 9, NOW - 5)
