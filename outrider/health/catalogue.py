@@ -1,5 +1,6 @@
 """The fault catalogue: what a code means, what to do about it, how much of the score it costs."""
 
+from collections.abc import Container, Mapping
 from enum import StrEnum
 from importlib import resources
 from typing import Annotated, Any, Final
@@ -14,7 +15,7 @@ XID_RECOVERY_PREFIX: Final = "xid/154."  # the same from the kernel's Xid 154 li
 XID_PREFIX: Final = "xid/"
 _FOLDER: Final = resources.files(__package__).joinpath("faults")
 _TABLES: Final = ("faults", "recovery_actions")
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times as fast, where it was built
+LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times as fast, where it was built
 
 
 class CatalogueError(ValueError):
@@ -59,7 +60,7 @@ class Reach(StrEnum):
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Weight = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+HalfLife = Annotated[float, msgspec.Meta(gt=0, le=3_153_600_000)]  # seconds; at most 100 years
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,7 +72,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     clears: Clears
     source: Text
     advice: Text
-    half_life_seconds: Positive | None = None
+    half_life_seconds: HalfLife | None = None
     decided_by: tuple[str, ...] = ()
     """Codes that say more: beside one of them the row only asks to watch."""
     settle_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
@@ -113,14 +114,15 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Catalogue:
     """Looks codes up; every code has an answer."""
 
-    def __init__(self, document: _Document) -> None:
-        self._rows = dict(document.faults)
-        self._unknown = document.unknown
-        for number, action in document.recovery_actions.items():
-            self._rows[f"{RECOVERY_PREFIX}{number}"] = action.fault(Clears.RECOVERY)
-            self._rows[f"{XID_RECOVERY_PREFIX}{number}"] = action.fault(Clears.BOOT)
+    def __init__(self, rows: Mapping[str, Fault], unknown: Fault) -> None:
+        self._rows = dict(rows)
+        self._unknown = unknown
 
-    def __contains__(self, code: str) -> bool:
+    def with_rows(self, rows: Mapping[str, Fault]) -> "Catalogue":
+        """Return the catalogue with rows added, or put in the place of those of the same code."""
+        return Catalogue({**self._rows, **rows}, self._unknown)
+
+    def __contains__(self, code: object) -> bool:
         return code in self._rows
 
     @property
@@ -130,13 +132,17 @@ class Catalogue:
 
     def of(self, code: str) -> Fault:
         """Return the row of a code; of an unlisted one the row for its family."""
+        return self.listed(code) or self._unknown
+
+    def listed(self, code: str) -> Fault | None:
+        """Return the row of a code or of its family, None for a code that is not known."""
         row = self._rows.get(code) or self._rows.get(_family(code))
         if row is not None:
             return row
         for prefix in (RECOVERY_PREFIX, XID_RECOVERY_PREFIX):
             if code.startswith(prefix):
                 return self._rows[f"{prefix}other"]
-        return self._unknown
+        return None
 
 
 def _family(code: str) -> str:
@@ -149,12 +155,16 @@ def _family(code: str) -> str:
 def parse(*texts: str) -> Catalogue:
     """Return the catalogue of YAML texts that each hold a part of it. Raises CatalogueError."""
     try:
-        raw = _joined([yaml.load(text, _LOADER) for text in texts])  # noqa: S506 - the C form of the safe loader
+        raw = _joined([yaml.load(text, LOADER) for text in texts])  # noqa: S506 - the C form of the safe loader
         document = msgspec.convert(raw, _Document)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise CatalogueError(f"fault catalogue: {error}") from error
     _check(document)
-    return Catalogue(document)
+    rows = dict(document.faults)
+    for number, action in document.recovery_actions.items():
+        rows[f"{RECOVERY_PREFIX}{number}"] = action.fault(Clears.RECOVERY)
+        rows[f"{XID_RECOVERY_PREFIX}{number}"] = action.fault(Clears.BOOT)
+    return Catalogue(rows, document.unknown)
 
 
 def load() -> Catalogue:
@@ -188,16 +198,20 @@ def _check(document: _Document) -> None:
     if "other" not in document.recovery_actions:
         raise CatalogueError("fault catalogue: recovery_actions: the row 'other' is missing")
     for code, fault in {**document.faults, "unknown": document.unknown}.items():
-        _check_row(code, fault, document)
+        if problem := contradiction(fault, document.faults):
+            raise CatalogueError(f"fault catalogue: {code}: {problem[0]}: {problem[1]}")
 
 
-def _check_row(code: str, fault: Fault, document: _Document) -> None:
+def contradiction(fault: Fault, known: Container[str]) -> tuple[str, str] | None:
+    """Return the key of a row that contradicts the others, and why; None where all go together.
+
+    ``known`` holds the codes that ``decided_by`` may name.
+    """
     if (fault.clears is Clears.TIME) != (fault.half_life_seconds is not None):
-        raise CatalogueError(f"fault catalogue: {code}: half_life_seconds goes with clears: time, and only with it")
+        return "half_life_seconds", "goes with clears: time, and only with it"
     if fault.blind and fault.verdict.hard:
-        raise CatalogueError(f"fault catalogue: {code}: silence must not lead to a hard verdict")
+        return "verdict", "silence must not lead to a hard verdict"
     if fault.verdict.hard and fault.clears is Clears.TIME:
-        raise CatalogueError(f"fault catalogue: {code}: a hard verdict does not fade with time")
-    strangers = [other for other in fault.decided_by if other not in document.faults]
-    if strangers:
-        raise CatalogueError(f"fault catalogue: {code}: decided_by names {strangers[0]}, which has no row")
+        return "verdict", "a hard verdict does not fade with time"
+    stranger = next((code for code in fault.decided_by if code not in known), None)
+    return ("decided_by", f"names {stranger}, which has no row") if stranger else None

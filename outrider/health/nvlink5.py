@@ -16,6 +16,8 @@ from typing import Final
 import msgspec
 import yaml
 
+from outrider.health.catalogue import LOADER
+
 XIDS: Final = range(144, 151)
 _NEW_LAYOUT: Final = 575  # driver branch that moved the bits of the first word
 _WORDS: Final = re.compile(r"\(0x([0-9a-fA-F]{1,8})[ ,]{1,4}0x([0-9a-fA-F]{1,8})[ ,)]")
@@ -23,7 +25,6 @@ _UNIT: Final = re.compile(r"\b([A-Z][A-Z0-9_]{2,31})\s{1,8}(?:Fatal|Nonfatal)\b"
 _BRANCH: Final = re.compile(r"(\d{3,4})\.")
 _REASON_SHIFT: Final = 20
 _REASON_MASK: Final = 0x3F
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Resolution(StrEnum):
@@ -160,4 +161,4 @@ def _detail(fit: _Fit | None, first: int, status: int) -> str:
 def _table() -> _Table:
     """Return the rules, read at the first NVLink5 line: most nodes never log one."""
     text = resources.files(__package__).joinpath("nvlink5.yaml").read_text("utf-8")
-    return msgspec.convert(yaml.load(text, _LOADER), _Table)  # noqa: S506 - the C form of the safe loader
+    return msgspec.convert(yaml.load(text, LOADER), _Table)  # noqa: S506 - the C form of the safe loader
