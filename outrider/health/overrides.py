@@ -76,17 +76,13 @@ def _rows(text: str) -> Iterator[_Row]:
     loader = LOADER(text)
     try:
         root = loader.get_single_node()
-        for key, table in _pairs(root, "the file") if root is not None else ():
+        for key, table in _below(root, "the file"):
             if key.value != _TABLE:
                 raise OverrideError(_line(key), key.value[:80], f"is not known; all rows stand below {_TABLE}")
-            for code, row in () if _is_empty(table) else _pairs(table, _TABLE):
+            for code, row in _below(table, _TABLE):
                 yield _row(loader, code, row)
     finally:
         loader.dispose()
-
-
-def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and not node.value
 
 
 def _row(loader: yaml.SafeLoader, code: yaml.ScalarNode, node: yaml.Node) -> _Row:
@@ -101,6 +97,13 @@ def _row(loader: yaml.SafeLoader, code: yaml.ScalarNode, node: yaml.Node) -> _Ro
             raise OverrideError(_line(value), code.value, str(key.value)[:80], "is no single value")
         values[key.value], lines[key.value] = value.value, _line(key)
     return _Row(code.value, values, _line(code), lines)
+
+
+def _below(node: yaml.Node | None, what: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+    """Return what ``_pairs`` does; nothing where the node is left empty."""
+    if node is None or (isinstance(node, yaml.ScalarNode) and not node.value):
+        return []
+    return _pairs(node, what)
 
 
 def _pairs(node: yaml.Node, what: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
