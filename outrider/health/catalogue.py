@@ -157,8 +157,10 @@ def parse(*texts: str) -> Catalogue:
     try:
         raw = _joined([yaml.load(text, LOADER) for text in texts])  # noqa: S506 - the C form of the safe loader
         document = msgspec.convert(raw, _Document)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+    except yaml.YAMLError as error:
         raise CatalogueError(f"fault catalogue: {error}") from error
+    except msgspec.ValidationError as error:
+        raise CatalogueError(f"fault catalogue: {_first_wrong_row(raw) or error}") from error
     _check(document)
     rows = dict(document.faults)
     for number, action in document.recovery_actions.items():
@@ -188,6 +190,17 @@ def _joined(parts: list[Any]) -> Any:
                 raise CatalogueError(f"fault catalogue: {twice[0]}: has two rows")
             whole[key] = {**whole.get(key, {}), **rows} if isinstance(rows, dict) else rows
     return whole
+
+
+def _first_wrong_row(raw: Any) -> str:
+    """Return code and mistake of the first row that breaks the schema, which msgspec itself does not name."""
+    rows = raw.get("faults") if isinstance(raw, dict) else None
+    for code, row in rows.items() if isinstance(rows, dict) else ():
+        try:
+            msgspec.convert(row, Fault)
+        except msgspec.ValidationError as error:
+            return f"{code}: {error}"
+    return ""
 
 
 def _check(document: _Document) -> None:
