@@ -3,34 +3,48 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from node_agent.judging import Announced, Memory, Rules, absorb, conclude
+from node_agent.judging import Announced, Memory, Rules, absorb, conclude, noted, resumed
 from node_agent.metrics import FINDINGS, GPU_SCORE, NODE_SCORE, NODE_VERDICT
 from node_agent.probes.report import Report
 from node_agent.publisher import Known
 from node_agent.state import Store, worth_saving
+from outrider.api.core import Pod
 from outrider.api.gpunode import RankState, Verdict
 from outrider.health.catalogue import Catalogue
 from outrider.health.due import due_seconds
 from outrider.health.judge import Judgement
+from outrider.workloads import job_uid_of
 
 _LOG: Final = logging.getLogger(__name__)
+_WATCH_SECONDS: Final = 5.0  # how late a probe's silence may be noticed
 _CURSOR_SECONDS: Final = 10.0  # how much harmless kernel log is read again after a crash
 
 
 class Agent:
     """Holds the memory. ``changed(force)`` is called after each change that others should see."""
 
-    def __init__(self, store: Store, rules: Rules, probes: set[str], changed: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rules: Rules,
+        probes: Mapping[str, float],
+        changed: Callable[[bool], None],
+        pods: Callable[[], Iterable[Pod]] = tuple,
+    ) -> None:
+        """Load what was saved. ``probes`` maps each probe to the longest time between two of its reports, seconds."""
         self._store = store
         self._rules = rules
         self._silent = set(probes)
+        self._deadlines = probes
+        self._heard = dict.fromkeys(probes, time.monotonic())
         self._changed = changed
-        self._memory = self._saved = store.load()
+        self._pods = pods
+        self._memory = self._saved = resumed(store.load(), probes, rules)
         self._judgement = conclude(self._memory, time.time(), rules)
         self._ranks: list[RankState] = []
         self._holders: dict[str, str] | None = None
@@ -66,15 +80,18 @@ class Agent:
 
     def take(self, name: str, report: Report) -> None:
         """Take in the report of a probe."""
+        self._heard[name] = time.monotonic()
+        self._take(name, report)
+
+    def _take(self, name: str, report: Report) -> None:
         first = name in self._silent
         self._silent.discard(name)
         if report.holders is not None:
             self._holders = report.holders
-        before, self._memory = self._memory, absorb(self._memory, name, report, time.time(), self._rules)
+        jobs = jobs_of(self._pods()) if report.sightings or report.events else {}
+        before, self._memory = self._memory, absorb(self._memory, name, report, time.time(), self._rules, jobs)
         if msgspec.structs.replace(self._memory, sequence=before.sequence) == before and not first:
             return  # nothing but harmless log lines: most reports, so they must cost next to nothing
-        if worth_saving(self._saved, self._memory):
-            self._unsaved.set()
         if self._judge() or first or self._memory.diagnostic != before.diagnostic:
             self._changed(False)
 
@@ -89,7 +106,11 @@ class Agent:
         self._unsaved.set()
 
     def _judge(self) -> bool:
-        before, self._judgement = self._judgement, conclude(self._memory, time.time(), self._rules)
+        before, now = self._judgement, time.time()
+        self._judgement = conclude(self._memory, now, self._rules)
+        self._memory = noted(self._memory, self._judgement, now)
+        if worth_saving(self._saved, self._memory):
+            self._unsaved.set()
         self._judged.set()
         if before == self._judgement:
             return False
@@ -110,6 +131,13 @@ class Agent:
             except TimeoutError:
                 if self._judge():
                     self._changed(False)
+
+    async def watch_on(self) -> None:
+        """Take a probe that is silent beyond its deadline for blind, until cancelled: not even its runner speaks."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            for name, seconds in overdue(self._heard, self._deadlines, time.monotonic()).items():
+                self._take(name, Report(blind=f"silent for {seconds:.0f} s"))
 
     async def save_on(self) -> None:
         """Save the memory whenever a restart would lose something, and once in a while its place in the log."""
@@ -133,6 +161,22 @@ class Agent:
             self._unsaved.set()
             return
         self._saved = memory
+
+
+def overdue(heard: Mapping[str, float], deadlines: Mapping[str, float], now: float) -> dict[str, float]:
+    """Return the seconds of silence of each probe that is beyond its deadline; all times of one monotonic clock."""
+    silences = {name: now - heard[name] for name in deadlines}
+    return {name: seconds for name, seconds in silences.items() if seconds > deadlines[name]}
+
+
+def jobs_of(pods: Iterable[Pod]) -> dict[str, str]:
+    """Return the UID of the job of each pod that runs, by the pod's UID: its controller's, or its own where alone."""
+    return {pod.metadata.uid: _job(pod) for pod in pods if not pod.finished}
+
+
+def _job(pod: Pod) -> str:
+    controller = pod.metadata.controller()
+    return job_uid_of(pod) or (controller.uid if controller else pod.metadata.uid)
 
 
 def _measure(memory: Memory, judgement: Judgement, catalogue: Catalogue) -> None:

@@ -42,7 +42,6 @@ async def _run(config: Config, client: Client, node: str) -> None:
         expected_gpus=config.expected_gpus,
     )
     probes = registry.build(config)
-    agent = Agent(Store(Path(config.state_dir)), rules, set(probes), lambda force: publisher.touch(force=force))
     own_pods = Informer(client, PODS, Selector(fields=f"spec.nodeName={node}"))
     own = Selector(fields=f"metadata.name={node}")
     own_node, own_gpunode = Informer(client, NODES, own), Informer(client, GPUNODES, own)
@@ -50,6 +49,10 @@ async def _run(config: Config, client: Client, node: str) -> None:
     def pods() -> Iterable[Pod]:
         return list(own_pods.items.values())
 
+    deadlines = {name: registry.deadline_seconds(source) for name, source in probes.items()}
+    agent = Agent(
+        Store(Path(config.state_dir)), rules, deadlines, lambda force: publisher.touch(force=force), pods=pods
+    )
     publisher = _publisher(config, client, node, agent, pods)
     watcher = RankWatcher(config, pods, agent.take_ranks)
     own_pods.subscribe(lambda _old, _new: watcher.pods_changed())
@@ -75,6 +78,7 @@ async def _run(config: Config, client: Client, node: str) -> None:
         for informer in (own_pods, own_node, own_gpunode):
             tasks.create_task(informer.run())
         tasks.create_task(agent.judge_on())
+        tasks.create_task(agent.watch_on())
         tasks.create_task(agent.save_on())
         tasks.create_task(publisher.run())
         tasks.create_task(watcher.run())

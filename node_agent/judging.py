@@ -50,8 +50,6 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
     pod: str
     """UID."""
-    job: str = ""
-    """What ``absorb`` was told of the pod's job; empty where nobody knew."""
     since: Time
     """When it was first seen to have it: what happened before may be another's."""
 
@@ -107,19 +105,19 @@ def absorb(
 ) -> Memory:
     """Return the memory after the report of the probe ``name``.
 
-    ``jobs`` maps the UID of each pod that runs on the node to what tells its job from others.
+    ``jobs`` maps the UID of each pod that runs on the node to the UID of its job.
     """
     if report.position is not None:
         memory = _at(memory, report.position, now, rules.catalogue)
     if report.holders is not None:
-        memory = msgspec.structs.replace(memory, holders=_holders(memory.holders, report.holders, jobs, now))
-    fresh = _fresh(memory, report)
+        memory = msgspec.structs.replace(memory, holders=_holders(memory.holders, report.holders, now))
+    fresh = _fresh(memory, report, jobs)
     memory = _positioned(memory, report)
     findings = merge(_by_key(memory.findings), fresh)
     memory, findings = _after_states(memory, findings, name, report, now, rules)
     findings = _after_blindness(findings, name, report.blind, now, rules)
     findings = merge({}, renamed(after_time(findings, rules.catalogue, now).values(), memory.addresses))
-    events = [_of_job(event, memory.holders) for event in report.events]
+    events = [_of_job(event, memory.holders, jobs) for event in report.events]
     findings = heard(findings, events, log_is_blind=_LOG_IS_BLIND in findings)
     findings = after_reset(findings, rules.catalogue)
     memory = _accused(memory, [*fresh, *events], findings, now, rules.catalogue)
@@ -186,11 +184,11 @@ def _blindness(probe: str) -> str:
     return "monitor/blind" if probe in (*_GPU_WATCHERS, _NIC_WATCHER) else "monitor/optional-blind"
 
 
-def _fresh(memory: Memory, report: Report) -> list[Evidence]:
+def _fresh(memory: Memory, report: Report, jobs: Mapping[str, str]) -> list[Evidence]:
     """Return what happened since the last record that was taken in, with names and jobs as far as they are known."""
     new = [_counted(sighting.evidence) for sighting in report.sightings if sighting.sequence > memory.sequence]
     named = renamed(new, {**memory.addresses, **report.addresses})
-    return [_of_job(evidence, memory.holders) for evidence in named]
+    return [_of_job(evidence, memory.holders, jobs) for evidence in named]
 
 
 def _counted(evidence: Evidence) -> Evidence:
@@ -200,24 +198,22 @@ def _counted(evidence: Evidence) -> Evidence:
     return msgspec.structs.replace(evidence, lines=evidence.count)
 
 
-def _of_job(evidence: Evidence, holders: Mapping[str, Holder]) -> Evidence:
-    """Return the evidence with the job that had the GPU at the time."""
+def _of_job(evidence: Evidence, holders: Mapping[str, Holder], jobs: Mapping[str, str]) -> Evidence:
+    """Return the evidence with the job that had the GPU at the time, where that is sure.
+
+    A pod that runs no more is not in ``jobs``: what its GPU does now may be the next one's.
+    """
     holder = holders.get(evidence.owner)
-    if holder is None or not holder.job or evidence.first_seen < holder.since:
+    job = jobs.get(holder.pod, "") if holder else ""
+    if holder is None or not job or evidence.first_seen < holder.since:
         return evidence
-    return msgspec.structs.replace(evidence, job=holder.job)
+    return msgspec.structs.replace(evidence, job=job)
 
 
-def _holders(
-    known: Mapping[str, Holder], held: Mapping[str, str], jobs: Mapping[str, str], now: float
-) -> dict[str, Holder]:
-    """Return who has which GPU. A pod that runs no more is left out: what its GPU does now is another's."""
-    holders: dict[str, Holder] = {}
-    for uuid, pod in held.items():
-        before = known.get(uuid)
-        since = before.since if before and before.pod == pod else now
-        holders[uuid] = Holder(pod=pod, job=jobs.get(pod, ""), since=since)
-    return holders
+def _holders(known: Mapping[str, Holder], held: Mapping[str, str], now: float) -> dict[str, Holder]:
+    before = {uuid: known.get(uuid) for uuid in held}
+    same = {uuid: holder for uuid, holder in before.items() if holder and holder.pod == held[uuid]}
+    return {uuid: same.get(uuid) or Holder(pod=pod, since=now) for uuid, pod in held.items()}
 
 
 def _accused(

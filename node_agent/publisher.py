@@ -224,7 +224,8 @@ class Publisher:
 
     async def _status(self, known: Known) -> None:
         existing = await self._existing()
-        status = status_of(known.memory, known.judgement, known.ranks, existing, time.time())
+        pods = {pod.metadata.uid: pod.key for pod in self._pods()}
+        status = status_of(known.memory, known.judgement, known.ranks, existing, time.time(), pods)
         status = msgspec.structs.replace(status, gpus=isolated(status.gpus, self._isolated))
         due = time.monotonic() - self._status_at >= self._heartbeat_seconds
         if due or self._forced or not tells_the_same(existing.status, status):

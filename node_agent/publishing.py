@@ -9,14 +9,22 @@ from node_agent.devices import QUARANTINED
 from node_agent.judging import Memory
 from outrider.api.core import Node, StatusCondition
 from outrider.api.gpunode import (
+    FABRIC_MAX,
     FINDINGS_MAX,
     GPU,
+    INCIDENTS_MAX,
+    MEMBERS_MAX,
+    NIC,
+    NICS_MAX,
+    OFFENDERS_MAX,
     RANKS_MAX,
     Finding,
     GPUNode,
     GPUNodeStatus,
     Health,
+    Incident,
     Mode,
+    Offender,
     RankState,
     Verdict,
 )
@@ -38,9 +46,17 @@ JSON = dict[str, Any]
 
 
 def status_of(
-    memory: Memory, judgement: Judgement, ranks: Sequence[RankState], existing: GPUNode, now: float
+    memory: Memory,
+    judgement: Judgement,
+    ranks: Sequence[RankState],
+    existing: GPUNode,
+    now: float,
+    pods: Mapping[str, str] = {},
 ) -> GPUNodeStatus:
-    """Return the status of the node's GPUNode; ``existing`` gives the times of transitions that did not change."""
+    """Return the status of the node's GPUNode; ``existing`` gives the times of transitions that did not change.
+
+    ``pods`` maps the UIDs of the node's pods to namespace/name.
+    """
     node = judgement.node
     return GPUNodeStatus(
         health=node.health,
@@ -48,8 +64,11 @@ def status_of(
         verdict=node.verdict,
         reason=node.reason,
         message=judgement.message[:MESSAGE_MAX],
-        gpus=_gpus(memory, judgement),
+        gpus=_gpus(memory, judgement, pods),
+        nics=_nics(judgement),
         findings=_findings(memory, judgement),
+        incidents=_incidents(judgement),
+        offenders=_offenders(memory, now),
         ranks=list(ranks)[:RANKS_MAX],
         diagnostic=memory.diagnostic,
         boot_id=memory.boot_id,
@@ -59,7 +78,7 @@ def status_of(
     )
 
 
-def _gpus(memory: Memory, judgement: Judgement) -> list[GPU]:
+def _gpus(memory: Memory, judgement: Judgement, pods: Mapping[str, str]) -> list[GPU]:
     unknown = Opinion(health=Health.UNKNOWN, score=0, verdict=Verdict.NONE)
     rows = ((record, judgement.gpus.get(record.uuid, unknown)) for record in memory.inventory)
     return [
@@ -72,8 +91,49 @@ def _gpus(memory: Memory, judgement: Judgement) -> list[GPU]:
             health=opinion.health,
             score=opinion.score,
             verdict=opinion.verdict,
+            recovery_action=record.recovery_action,
+            links_active=record.links_active,
+            links_total=record.links_total,
+            fabric=record.fabric[:FABRIC_MAX],
+            held_by=pods.get(memory.holders[record.uuid].pod, "") if record.uuid in memory.holders else "",
         )
         for record, opinion in rows
+    ]
+
+
+def _nics(judgement: Judgement) -> list[NIC]:
+    rows = [
+        NIC(name=name, health=opinion.health, score=opinion.score, verdict=opinion.verdict)
+        for name, opinion in sorted(judgement.nics.items())
+    ]
+    return sorted(sorted(rows, key=lambda nic: nic.score)[:NICS_MAX], key=lambda nic: nic.name)
+
+
+def _incidents(judgement: Judgement) -> list[Incident]:
+    return [
+        Incident(
+            lead=incident.lead,
+            members=list(incident.members[:MEMBERS_MAX]),
+            subject=incident.subject,
+            subject_id=incident.subject_id,
+            verdict=incident.verdict,
+            since=rfc3339(incident.since),
+        )
+        for incident in judgement.incidents[:INCIDENTS_MAX]
+    ]
+
+
+def _offenders(memory: Memory, now: float) -> list[Offender]:
+    boards = sorted(memory.offenders, key=lambda board: (-len(board.recent(now)), board.serial))
+    return [
+        Offender(
+            serial=board.serial,
+            episodes=len(board.recent(now)),
+            last=rfc3339(board.episodes[-1]),
+            reason=board.reason,
+        )
+        for board in boards[:OFFENDERS_MAX]
+        if board.recent(now)
     ]
 
 
@@ -91,7 +151,9 @@ def _findings(memory: Memory, judgement: Judgement) -> list[Finding]:
             first_seen=rfc3339(evidence.first_seen),
             last_seen=rfc3339(evidence.last_seen),
             count=evidence.count,
+            distinct=evidence.distinct,
             evidence=evidence.line,
+            unit=evidence.unit,
             verdict=judgement.verdicts[evidence.key],
         )
         for evidence in gravest[:FINDINGS_MAX]
@@ -118,6 +180,8 @@ def status_body(existing: GPUNode, status: GPUNodeStatus) -> JSON:
     body["status"]["score"] = status.score
     for gpu, written in zip(status.gpus, body["status"].get("gpus", []), strict=True):
         written |= {"score": gpu.score, "index": gpu.index}
+    for nic, written in zip(status.nics, body["status"].get("nics", []), strict=True):
+        written["score"] = nic.score
     return body
 
 
@@ -128,7 +192,14 @@ def tells_the_same(one: GPUNodeStatus, other: GPUNodeStatus) -> bool:
 
 def _essence(status: GPUNodeStatus) -> GPUNodeStatus:
     findings = [
-        msgspec.structs.replace(finding, last_seen="", evidence="", count=finding.count.bit_length())
+        msgspec.structs.replace(
+            finding,
+            last_seen="",
+            evidence="",
+            unit="",
+            count=finding.count.bit_length(),
+            distinct=finding.distinct.bit_length(),
+        )
         for finding in status.findings
     ]
     ranks = [msgspec.structs.replace(rank, step=0, checkpoint_step=-1, observed_at="") for rank in status.ranks]

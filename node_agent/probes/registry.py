@@ -23,6 +23,7 @@ from outrider.health.catalogue import Catalogue
 from outrider.health.findings import Evidence
 
 _LOG: Final = logging.getLogger(__name__)
+_LAG_SECONDS: Final = 5.0  # what a busy machine may add to a reading
 _QUIET_SECONDS: Final = 1.0  # how often a probe that has nothing to say still says that it works
 
 
@@ -111,6 +112,11 @@ def build(config: Config) -> dict[str, Probe]:
     wanted = {name: factory for name, factory in _FACTORIES.items() if name not in config.disabled_probes}
     built = {name: factory(config) for name, factory in wanted.items()}
     return {name: source for name, source in built.items() if source is not None}
+
+
+def deadline_seconds(source: Probe) -> float:
+    """Return the longest time that may pass between two reports: a pause, a reading, and half as much again."""
+    return 1.5 * (max(source.period_seconds, _QUIET_SECONDS) + source.timeout_seconds) + _LAG_SECONDS
 
 
 async def run(name: str, source: Probe, sink: Callable[[str, Report], None]) -> None:

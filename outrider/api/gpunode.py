@@ -13,6 +13,7 @@ RANKS_MAX: Final = 256  # training ranks shown for a node; far more than it has 
 LINE_MAX: Final = 512  # characters of an evidence line
 NICS_MAX: Final = 64  # network adapters shown for a node
 INCIDENTS_MAX: Final = 32  # physical faults shown for a node
+FABRIC_MAX: Final = 256  # characters that describe a GPU's part in the NVSwitch fabric
 MEMBERS_MAX: Final = 16  # codes shown for an incident
 OFFENDERS_MAX: Final = 64  # GPUs whose hard faults are remembered for a node; boards that come and go included
 
@@ -138,7 +139,7 @@ class GPU(Resource, frozen=True, kw_only=True):
     ] = None
     links_active: Annotated[int, msgspec.Meta(ge=0, description="NVLinks that are up")] = 0
     links_total: Annotated[int, msgspec.Meta(ge=0, description="NVLinks of the board")] = 0
-    fabric: Annotated[str, msgspec.Meta(max_length=256, description="state of the NVSwitch fabric, clique")] = ""
+    fabric: Annotated[str, msgspec.Meta(max_length=FABRIC_MAX, description="state of the NVSwitch fabric, clique")] = ""
     held_by: Annotated[str, msgspec.Meta(description="namespace/name of the pod that has it")] = ""
     isolated: Annotated[bool, msgspec.Meta(description="a DeviceTaintRule keeps new pods off it, not off the node")] = (
         False

@@ -38,13 +38,19 @@ class Offender(msgspec.Struct, frozen=True, kw_only=True):
     ended: Time | None = None
     """When the last episode ended; None while it lasts."""
 
+    def recent(self, now: float) -> list[float]:
+        """Return when the episodes of the last 7 days began; the one that lasts is one, however long ago it began."""
+        *earlier, last = self.episodes
+        lasts = self.ended is None or now - last < WINDOW_SECONDS
+        return [began for began in earlier if now - began < WINDOW_SECONDS] + [last] * lasts
+
 
 def remembered(known: Iterable[Offender], hard: Mapping[str, str], now: float) -> list[Offender]:
     """Return the memory after a look at ``now``. ``hard`` maps the serial of each GPU in a hard state to the reason."""
     boards = {board.serial: _later(board, hard, now) for board in known}
     for serial, reason in hard.items():
         boards.setdefault(serial, Offender(serial=serial, episodes=[now], reason=reason))
-    recent = [board for board in boards.values() if _recent(board, now)]
+    recent = [board for board in boards.values() if board.recent(now)]
     latest = sorted(recent, key=lambda board: (-board.episodes[-1], board.serial))[:OFFENDERS_MAX]
     return sorted(latest, key=lambda board: board.serial)
 
@@ -65,25 +71,14 @@ def after_boot(known: Iterable[Offender]) -> list[Offender]:
     return [msgspec.structs.replace(board, ended=0.0) for board in known]
 
 
-def _recent(board: Offender, now: float) -> int:
-    """Return the number of episodes within the window; one that lasts counts, however long ago it began."""
-    earlier = sum(now - began < WINDOW_SECONDS for began in board.episodes[:-1])
-    return earlier + (board.ended is None or now - board.episodes[-1] < WINDOW_SECONDS)
-
-
-def recent(known: Iterable[Offender], now: float) -> dict[str, int]:
-    """Return how many episodes each board had within 7 days, by serial."""
-    return {board.serial: _recent(board, now) for board in known}
-
-
 def repeated(known: Iterable[Offender], gpus: Mapping[str, str], now: float) -> list[Evidence]:
     """Return a finding for each GPU of the node that failed too often. ``gpus`` maps UUIDs to serials."""
-    boards = {board.serial: board for board in known if _recent(board, now) >= _OFTEN}
+    boards = {board.serial: board for board in known if len(board.recent(now)) >= _OFTEN}
     return [_repeated(uuid, boards[serial], now) for uuid, serial in gpus.items() if serial in boards]
 
 
 def _repeated(uuid: str, board: Offender, now: float) -> Evidence:
-    episodes = _recent(board, now)
+    episodes = len(board.recent(now))
     code = LEMON if episodes >= _HOPELESS else REPEAT_OFFENDER
     line = f"{episodes} hard faults within 7 days, the last one {board.reason}"
     return seen(code, board.episodes[-1], subject=SubjectKind.GPU, subject_id=uuid, line=line, source=SOURCE)
