@@ -15,6 +15,7 @@ XID_RECOVERY_PREFIX: Final = "xid/154."  # the same from the kernel's Xid 154 li
 XID_PREFIX: Final = "xid/"
 _FOLDER: Final = resources.files(__package__).joinpath("faults")
 _TABLES: Final = ("faults", "recovery_actions")
+_MEMO_MAX: Final = 1024  # unlisted codes whose row is remembered: a flood of them is judged again and again
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times as fast, where it was built
 
 
@@ -117,6 +118,7 @@ class Catalogue:
     def __init__(self, rows: Mapping[str, Fault], unknown: Fault) -> None:
         self._rows = dict(rows)
         self._unknown = unknown
+        self._memo: dict[str, Fault] = {}
 
     def with_rows(self, rows: Mapping[str, Fault]) -> "Catalogue":
         """Return the catalogue with rows added, or put in the place of those of the same code."""
@@ -132,7 +134,13 @@ class Catalogue:
 
     def of(self, code: str) -> Fault:
         """Return the row of a code; of an unlisted one the row for its family."""
-        return self.listed(code) or self._unknown
+        row = self._rows.get(code) or self._memo.get(code)
+        if row is None:
+            row = self.listed(code) or self._unknown
+            if len(self._memo) >= _MEMO_MAX:
+                self._memo.clear()
+            self._memo[code] = row
+        return row
 
     def listed(self, code: str) -> Fault | None:
         """Return the row of a code or of its family, None for a code that is not known."""

@@ -14,7 +14,20 @@ from outrider.health.catalogue import XID_PREFIX, XID_RECOVERY_PREFIX
 
 _LINK: Final = re.compile(r"\blink\s{1,4}(-?\d{1,3})(?!\d)", re.IGNORECASE)
 _CAUSE: Final = re.compile(r"\bcaused by previous Xid (\d{1,6})(?!\d)")
-_ADVICE: Final = re.compile(r"\bto 0x([0-9a-fA-F]{1,4})\b(?: \(([^)]{1,40})\))?")
+_ADVICE: Final = re.compile(r"\bto (?:0x([0-9a-fA-F]{1,4})\b)?\s{0,2}\(?([A-Za-z][A-Za-z0-9 ]{0,39})?")
+_ACTIONS: Final = {
+    "none": 0,
+    "gpu reset required": 1,
+    "pf flr": 1,
+    "node reboot required": 2,
+    "os reboot": 2,
+    "drain p2p": 3,
+    "drain and reset": 4,
+    "recover imex domain": 5,
+    "bus reset": 6,
+    "system reboot": 7,
+}
+"""Words of all drivers for the recovery actions, by NVML's number."""
 _NAMES_LINK: Final = (74, 137, *nvlink5.XIDS)
 _PLAIN_KINDS: Final = (None, xid74.Kind.REPEATED, xid74.Kind.UNLISTED)  # no milder and no graver than Xid 74 itself
 
@@ -61,9 +74,10 @@ def _suffix(xid: int, message: str, driver_version: str) -> tuple[str, str]:
 
 
 def _advice(message: str) -> tuple[str, str]:
-    """The number is what counts: its words differ by driver (Node Reboot Required, OS Reboot)."""
+    """Believe the number before the words, which differ by driver, and the words where there is no number."""
     advice = _ADVICE.search(message)
-    if advice is None:
+    words = (advice[2] or "").strip() if advice else ""
+    number = int(advice[1], 16) if advice and advice[1] else _ACTIONS.get(words.lower())
+    if number is None:
         return "", "no recovery action that can be read"
-    number = int(advice[1], 16)
-    return f"{XID_RECOVERY_PREFIX.removeprefix(f'{XID_PREFIX}154')}{number}", advice[2] or ""
+    return f"{XID_RECOVERY_PREFIX.removeprefix(f'{XID_PREFIX}154')}{number}", words

@@ -28,6 +28,13 @@ def test_an_unlisted_code_has_the_row_unknown_and_an_unlisted_action_the_row_oth
     assert CATALOGUE.of("xid/154.12345").verdict is Verdict.NO_NEW_WORK
 
 
+def test_a_flood_of_unknown_codes_is_answered_from_a_memory_that_stays_small():
+    catalogue = parse(HEAD + "faults: {}")
+    rows = {id(catalogue.of(f"xid/{number}")) for number in range(10_000)}
+    assert rows == {id(catalogue.of("nonsense"))}
+    assert catalogue.of("xid/154.77") is catalogue.of("xid/154.other")
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [

@@ -194,12 +194,16 @@ def test_lines_from_the_field_are_read(line, driver, code, link, words):
     assert words in decoded.detail
 
 
-def test_the_driver_s_advice_is_read_by_its_number_as_its_words_differ():
+def test_the_driver_s_advice_is_read_by_its_number_or_in_the_words_of_any_driver():
     changed = "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to"
     assert decode(154, f"{changed} 0x2 (Node Reboot Required)") == Decoded("xid/154.2", "Node Reboot Required")
     assert decode(154, f"{changed} 0x2 (OS Reboot)") == Decoded("xid/154.2", "OS Reboot")
     assert decode(154, f"{changed} 0x1 (PF FLR)") == Decoded("xid/154.1", "PF FLR")
     assert decode(154, f"{changed} 0x2a") == Decoded("xid/154.42")
+    assert decode(154, f"{changed} 0x2a (Something New)") == Decoded("xid/154.42", "Something New")
+    assert decode(154, "GPU recovery action changed from None to Drain and Reset").code == "xid/154.4"
+    assert decode(154, "GPU recovery action changed from Node Reboot Required to None").code == "xid/154.0"
+    assert decode(154, "GPU recovery action changed from None to Something New").code == "xid/154"
     assert decode(154, changed).code == "xid/154"
     assert decode(154, f"{changed} 0x123456789").code == "xid/154"
 
