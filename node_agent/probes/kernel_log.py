@@ -76,7 +76,7 @@ class KernelLogProbe:
         finally:
             for kind, number in kinds.items():
                 KERNEL_RECORDS.labels(kind).inc(number)
-        self._say(self._reader.flush(), time.time(), self._last)
+        self._say_waiting()
         self._replaying = False
         if self._wakeups is not None:
             self._wakeups.rest()
@@ -104,11 +104,18 @@ class KernelLogProbe:
     def _kernel(self, record: Record) -> None:
         raw = self._unfinished + record.raw if record.continues else record.raw
         told = record.continues and self._unfinished_said
+        if self._reader.overdue(record.uptime_seconds):
+            self._say_waiting()
         self._unfinished, self._unfinished_said = raw[:MESSAGE_BYTES], told
         if not told and worth_reading(raw):
             words = self._reader.read(text_of(raw), record.uptime_seconds)
             self._unfinished_said = bool(words)
-            self._say(words, self._time_of(record), record.sequence)
+            self._say(words, self._time_of(record.uptime_seconds), record.sequence)
+
+    def _say_waiting(self) -> None:
+        since = self._reader.waiting_since
+        if since is not None:
+            self._say(self._reader.flush(), self._time_of(since), self._last)
 
     def _moved_to(self, record: Record) -> None:
         sequence, known = record.sequence, max(self._last, self._taken)
@@ -119,7 +126,11 @@ class KernelLogProbe:
         if known >= 0 and lost > 0:
             KERNEL_RECORDS.labels("lost").inc(lost)
             line = f"{lost} records of the kernel log were overwritten before they could be read"
-            self._say([Happening(code="kernel/records-lost", line=line, count=lost)], self._time_of(record), sequence)
+            self._say(
+                [Happening(code="kernel/records-lost", line=line, count=lost)],
+                self._time_of(record.uptime_seconds),
+                sequence,
+            )
 
     def _say(self, words: Iterable[Said], now: float, sequence: int) -> None:
         for said in words:
@@ -135,11 +146,11 @@ class KernelLogProbe:
         for said in words:
             if isinstance(said, Happening):
                 told = msgspec.structs.replace(said, line=f"{DRILL}{said.line}")
-                self._say([told], self._time_of(record), record.sequence)
+                self._say([told], self._time_of(record.uptime_seconds), record.sequence)
 
-    def _time_of(self, record: Record) -> float:
+    def _time_of(self, uptime_seconds: float) -> float:
         """Now for a line that just came; for a replayed one its own time, never in the future."""
-        age_seconds = max(0.0, time.monotonic() - record.uptime_seconds) if self._replaying else 0.0
+        age_seconds = max(0.0, time.monotonic() - uptime_seconds) if self._replaying else 0.0
         return time.time() - age_seconds
 
     def _rebooted(self) -> bool:

@@ -76,6 +76,11 @@ class DriverLines:
             return self._driver(message)
         return _uvm(message)
 
+    @property
+    def waits(self) -> bool:
+        """True where an event waits for its further lines."""
+        return bool(self._sxids)
+
     def flush(self) -> list[Said]:
         """Return what waits for its further lines: called when no more are there to read."""
         waiting: list[Said] = list(self._sxids.values())

@@ -19,6 +19,7 @@ _WORTH: Final = re.compile(
     rb"|BUG|Oops|protection fault|Unable to handle|panic|EXT[234]-fs|XFS \(|BTRFS|nvme|I/O error|critical "
     rb"|Killed process|libnccl|napi|net_rx_action|temperature|device_id"
 )
+JOIN_SECONDS: Final = 1.0  # the lines of one event are printed within milliseconds
 _DRIVER: Final = ("NVRM", "nvidia-nvswitch", "nvidia-uvm")
 
 
@@ -33,6 +34,8 @@ class KernelReader:
     def __init__(self, driver_version: str = "") -> None:
         self._driver = DriverLines(driver_version)
         self._host = HostLines()
+        self.waiting_since: float | None = None
+        """Time of what waits for further lines of the same event; None: nothing does."""
 
     @property
     def driver_version(self) -> str:
@@ -47,13 +50,20 @@ class KernelReader:
         return [said for line in lines for said in self._line(line, now)]
 
     def flush(self) -> list[Said]:
-        """Return what waits for its further lines: called when no more are there to read."""
+        """Return what waits for its further lines: called when no more are there to read, or none will come."""
+        self.waiting_since = None
         return self._driver.flush()
+
+    def overdue(self, now: float) -> bool:
+        """Return whether what waits has waited so long that no further line will come."""
+        return self.waiting_since is not None and abs(now - self.waiting_since) > JOIN_SECONDS
 
     def _line(self, line: str, now: float) -> Sequence[Said]:
         if not line.startswith(_DRIVER):
             return self._host.read(line, now)
         said = self._driver.read(line)
+        if self.waiting_since is None and self._driver.waits:
+            self.waiting_since = now
         for word in said:
             of_gpu = isinstance(word, Naming) or word.subject is SubjectKind.GPU
             if of_gpu and word.subject_id.startswith(ADDRESS_PREFIX):
