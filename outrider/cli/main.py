@@ -13,7 +13,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from outrider.api.names import RELEASE_NAMESPACE
-from outrider.cli import checks, evidence, tables
+from outrider.cli import checks, evidence, inject, tables
 from outrider.cli.picture import Picture, fetch_picture
 from outrider.cli.resources import NAMESPACES
 from outrider.cli.status import Status, status_of
@@ -43,6 +43,7 @@ app = typer.Typer(
     help="Outrider keeps GPU training running through bad hardware. Reads the cluster and changes nothing. "
     "Exit code 2: wrong arguments, or the cluster could not be asked.",
 )
+app.add_typer(inject.app, name="inject")
 
 
 class Output(StrEnum):
