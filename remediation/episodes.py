@@ -1,6 +1,7 @@
 """When an episode opens, how it is named, whom it affects, and whether a person bent it out of shape. Pure."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from itertools import count, groupby
 from typing import Final
@@ -24,32 +25,45 @@ from outrider.api.remediation import (
 from outrider.api.times import parse_rfc3339, rfc3339
 from outrider.api.trainingpolicy import GRACE_MAX_SECONDS
 from outrider.workloads import job_uid_of, rank_of
+from remediation.common_cause import waits
 from remediation.world import Belief, World
 
 NAME_LENGTH: Final = 128  # the name is also the id of the checkpoint request, which is bounded so
 UNKNOWN_RANK: Final = -1
 LADDER: Final = tuple(StepName)
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 
 def base_name(spec: RemediationSpec) -> str:
-    """Return the name of the first episode of this cause in this boot of this node: the same in every replica."""
-    digest = hashlib.sha256(f"{spec.node}\n{spec.boot_id}\n{spec.cause}".encode()).hexdigest()[:8]
-    return f"{spec.node[: NAME_LENGTH - 16].rstrip('.-')}-{digest}"
+    """Return the name of the first episode of this cause in this boot of this node: the same in every replica.
+
+    Of a domain: the first of this cause in the domain; its last labels are in the name, for people to know it by.
+    """
+    subject = f"{spec.domain.level}/{spec.domain.name}" if spec.domain else spec.node
+    digest = hashlib.sha256(f"{subject}\n{spec.boot_id}\n{spec.cause}".encode()).hexdigest()[:8]
+    shown = _slug(f"{spec.domain.level}-{spec.domain.name.rpartition('/')[2]}") if spec.domain else spec.node
+    return f"{shown[: NAME_LENGTH - 16].rstrip('.-')}-{digest}"
+
+
+def _slug(text: str) -> str:
+    """Return a text as a part of an object's name: what may not be in it becomes a dash."""
+    return _NOT_IN_NAMES.sub("-", text.lower()).strip("-")
 
 
 def opening(node: str, world: World, now: float, fresh_seconds: float) -> Remediation | None:
     """Return the episode to open on the node, or None.
 
     One episode at a time on a node, whatever the number of faults. A cancelled cause stays cancelled for this boot;
-    an isolated node gets a new episode only for training pods that came after it.
+    an isolated node gets a new episode only for training pods that came after it. A node whose trouble is put down to
+    what it shares with others gets none.
     """
-    if world.evidence(node, now, fresh_seconds).belief is not Belief.SICK:
+    if world.evidence(node, now, fresh_seconds).belief is not Belief.SICK or waits(node, world):
         return None
     status = world.gpu_nodes[node].status
     spec = RemediationSpec(node=node, cause=status.reason or "unnamed", boot_id=status.boot_id)
     if _handled(spec, world):
         return None
-    return Remediation(metadata=ObjectMeta(name=_free_name(spec, world)), spec=spec)
+    return Remediation(metadata=ObjectMeta(name=free_name(spec, world)), spec=spec)
 
 
 def _handled(spec: RemediationSpec, world: World) -> bool:
@@ -63,7 +77,8 @@ def _handled(spec: RemediationSpec, world: World) -> bool:
     return bool(isolated) and all(pod.metadata.uid in seen for pod in world.gang_pods(spec.node))
 
 
-def _free_name(spec: RemediationSpec, world: World) -> str:
+def free_name(spec: RemediationSpec, world: World) -> str:
+    """Return the first name for an episode of this cause that no earlier one has."""
     base = base_name(spec)
     names = (base if number == 1 else f"{base}-{number}" for number in count(1))
     return next(name for name in names if name not in world.remediations)
@@ -122,7 +137,9 @@ def started(episode: Remediation, world: World, mode: ActionMode, now: float) ->
         mode=mode,
         jobs=jobs,
         message=f"{episode.spec.cause} on {episode.spec.node} affects {names(jobs) or 'no training job'}",
-        conditions=[_condition(episode, "True", REMEDIATION_STARTED, "the cause was read from the GPUNode", now)],
+        conditions=[
+            condition(episode, ACCEPTED, "True", REMEDIATION_STARTED, "the cause was read from the GPUNode", now)
+        ],
     )
     return msgspec.structs.replace(episode, status=status)
 
@@ -151,10 +168,10 @@ def nonsense(episode: Remediation) -> str:
     """Return what is wrong with an episode that no controller can have written, empty where nothing is."""
     name, base = episode.metadata.name, base_name(episode.spec)
     if name != base and not name.removeprefix(f"{base}-").isdigit():
-        return "its name does not follow from spec.node, spec.bootId and spec.cause: it was made or changed by hand"
+        return "its name does not follow from its spec (node or domain, bootId, cause): it was made or changed by hand"
     rungs = [step.name for step in episode.status.steps]
-    if rungs != list(LADDER[: len(rungs)]):
-        return f"status.steps is no beginning of {', '.join(LADDER)}"
+    if rungs != list(LADDER[: len(rungs)]) or (rungs and episode.spec.domain):
+        return f"status.steps is no beginning of {', '.join(LADDER)}, or not empty although it is about a domain"
     if any(step.state is StepState.RUNNING for step in episode.status.steps[:-1]):
         return "status.steps has a running step before its last"
     if not all(_is_time(time) for step in episode.status.steps for time in (step.started_at, step.finished_at)):
@@ -191,13 +208,14 @@ def _wrong(job: AffectedJob) -> str:
 def refused(episode: Remediation, wrong: str, now: float) -> Remediation:
     """Return the episode with the condition that says why it is ignored; nothing else in it changes."""
     message = f"ignored: {wrong}. Delete it; the controller opens a new one where the evidence asks for it."
-    conditions = [_condition(episode, "False", INVALID_SPEC, message, now)]
+    conditions = [condition(episode, ACCEPTED, "False", INVALID_SPEC, message, now)]
     return msgspec.structs.replace(episode, status=msgspec.structs.replace(episode.status, conditions=conditions))
 
 
-def _condition(episode: Remediation, value: str, reason: str, message: str, now: float) -> Condition:
+def condition(episode: Remediation, kind: str, value: str, reason: str, message: str, now: float) -> Condition:
+    """Return a condition of the episode as seen now."""
     return Condition(
-        type=ACCEPTED,
+        type=kind,
         status=value,
         reason=reason,
         message=message,

@@ -11,8 +11,10 @@ import msgspec
 from outrider.api.remediation import ActionMode, Phase, Remediation, StepName, StepState
 from remediation import budget
 from remediation.checkpointing import CHECKPOINT
+from remediation.common_cause import common_cause, explanation
 from remediation.config import Config
 from remediation.decisions import Decision
+from remediation.domain_episodes import next_look
 from remediation.episodes import begun, names, nonsense, refused, started
 from remediation.isolating import ISOLATE
 from remediation.moving import MOVE, RESUME, remaining
@@ -30,6 +32,8 @@ def next_step(episode: Remediation, world: World, config: Config, now: float) ->
         return Decision(episode.status)
     if wrong := nonsense(episode):
         return Decision(refused(episode, wrong, now).status)
+    if episode.spec.domain:
+        return next_look(episode, world, config, now)
     if not begun(episode):
         return Decision(started(episode, world, config.mode, now).status, after_seconds=_AT_ONCE)
     context = Context(_in_mode(episode, config.mode), world, config, now)
@@ -80,7 +84,10 @@ def _close(context: Context, phase: Phase, message: str) -> Decision:
 
 
 def _held(context: Context) -> Decision | None:
-    """Return a pause where something forbids to act: mode, a person, silence, or the budget."""
+    """Return a pause where something forbids to act: a common cause, mode, a person, silence, or the budget."""
+    shared = common_cause(context.node, context.world)
+    if shared and step_of(context.status, StepName.MOVE) is None:
+        return _pause(context, explanation(context.node, shared))
     if context.config.mode is not ActionMode.ENFORCE:
         return _pause(context, would(context))
     if step_of(context.status, StepName.RESUME):

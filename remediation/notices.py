@@ -69,7 +69,7 @@ def notices(before: RemediationStatus, after: Remediation, pods: tuple[str, ...]
     status = after.status
     told = [notice for step in status.steps for notice in _of_step(before, step, after, pods)]
     if status.phase is not before.phase:
-        told += _everywhere(after, (), _PHASES[status.phase], status.message)
+        told += _everywhere(after, (), _end_reason(after), status.message)
     if not accepted(after) and before.conditions != status.conditions:
         message = status.conditions[0].message
         told.append(Notice(Subject.EPISODE, after.metadata.name, reasons.INVALID_SPEC, message, warning=True))
@@ -78,14 +78,21 @@ def notices(before: RemediationStatus, after: Remediation, pods: tuple[str, ...]
     return told
 
 
+def _end_reason(after: Remediation) -> str:
+    domain = after.spec.domain is not None
+    return reasons.DOMAIN_CLEARED if domain and after.status.phase is Phase.RESOLVED else _PHASES[after.status.phase]
+
+
 def _of_start(before: RemediationStatus, after: Remediation, pods: tuple[str, ...]) -> list[Notice]:
     if before.conditions or not after.status.conditions:
         return []
-    return _everywhere(after, pods, reasons.REMEDIATION_STARTED, after.status.message, warning=True)
+    reason = reasons.DOMAIN_SUSPECT if after.spec.domain else reasons.REMEDIATION_STARTED
+    return _everywhere(after, pods, reason, after.status.message, warning=True)
 
 
 def _of_dry_run(before: RemediationStatus, after: Remediation, pods: tuple[str, ...]) -> list[Notice]:
-    if after.status.mode is not ActionMode.DRY_RUN or after.status.message == before.message or not before.conditions:
+    would = after.status.mode is ActionMode.DRY_RUN and after.spec.domain is None  # no mode acts on a domain
+    if not would or after.status.message == before.message or not before.conditions:
         return []
     return _everywhere(after, pods, reasons.WOULD_ACT, after.status.message)
 
@@ -106,9 +113,16 @@ def _of_step(before: RemediationStatus, step: Step, after: Remediation, pods: tu
 def _everywhere(
     after: Remediation, pods: tuple[str, ...], reason: str, message: str, *, warning: bool = False
 ) -> list[Notice]:
-    targets = [(Subject.EPISODE, after.metadata.name), (Subject.NODE, after.spec.node)]
+    targets = [(Subject.EPISODE, after.metadata.name), *((Subject.NODE, node) for node in _nodes(after))]
     targets += [(Subject.POD, key) for key in pods]
     return [Notice(subject, key, reason, message, warning) for subject, key in targets]
+
+
+def _nodes(after: Remediation) -> list[str]:
+    """Return the nodes that are told: of a domain those that named the guilty part; the others would be too many."""
+    if after.spec.domain is None:
+        return [after.spec.node]
+    return after.status.domain.culprits if after.status.domain else []
 
 
 def spans(before: RemediationStatus, after: Remediation) -> list[StepSpan]:

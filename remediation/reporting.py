@@ -1,15 +1,24 @@
 """Tells people and traces about changes of an episode: events, spans, metrics. Never stops the controller."""
 
+from typing import Final
+
+from cachetools import TTLCache
+
+from outrider.api import reasons
 from outrider.api.core import Pod
 from outrider.api.remediation import Phase, Remediation, RemediationStatus
+from outrider.health.domains import WINDOW_SECONDS, Crash, Family, Outlook, Suspect, crashes
 from outrider.kube.events import EventRecorder
 from outrider.kube.kinds import NODES, PODS, REMEDIATIONS
 from outrider.telemetry.traces import record_span
 from outrider.workloads import job_uid_of
+from remediation.common_cause import explanation
 from remediation.episodes import known_rank
-from remediation.metrics import EPISODES, STEP_SECONDS
+from remediation.metrics import CRASHES, DOMAIN_SCORE, EPISODES, STEP_SECONDS, SUSPECT_DOMAINS
 from remediation.notices import Notice, StepSpan, Subject, notices, spans
 from remediation.world import World
+
+_CRASHES_REMEMBERED: Final = 1024  # jobs, so that one crash is told once
 
 
 class Reporter:
@@ -17,6 +26,7 @@ class Reporter:
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
+        self._crashed: TTLCache[str, None] = TTLCache(_CRASHES_REMEMBERED, 2 * WINDOW_SECONDS)
 
     async def report(self, before: RemediationStatus, after: Remediation, world: World) -> None:
         """Tell what changed between two recorded states."""
@@ -28,6 +38,32 @@ class Reporter:
         for notice in notices(before, after, _pods(after, world)):
             await self._emit(notice, after, world)
 
+    async def explained(self, node: str, suspect: Suspect, world: World) -> None:
+        """Tell a sick node why it gets no episode of its own."""
+        if (found := world.nodes.get(node)) is not None:
+            message = explanation(node, suspect)
+            await self._recorder.emit(found, NODES, reason=reasons.COMMON_CAUSE, message=message, warning=True)
+
+    async def domains(self, world: World, now: float) -> None:
+        """Show the scores of the domains, and tell of programs that failed on all nodes of their job at once."""
+        _show(world.outlook)
+        pods = _pods_by_job(world)
+        statuses = {name: gpu_node.status for name, gpu_node in world.gpu_nodes.items()}
+        jobs = {job: {pod.spec.node_name for pod in members} for job, members in pods.items()}
+        for crash in crashes(statuses, jobs, now):
+            if crash.job not in self._crashed:
+                self._crashed[crash.job] = None
+                CRASHES.inc()
+                await self._crash(crash, pods[crash.job][0])
+
+    async def _crash(self, crash: Crash, pod: Pod) -> None:
+        """One event, on the job's first pod: a word on each of a thousand pods would say nothing more."""
+        message = (
+            f"{', '.join(crash.codes)} on all {len(crash.nodes)} nodes of {crash.job} at once: its program failed, "
+            f"nothing speaks against the hardware. Next: kubectl logs -n {pod.metadata.namespace} {pod.metadata.name}"
+        )
+        await self._recorder.emit(pod, PODS, reason=reasons.APPLICATION_CRASHED, message=message, warning=True)
+
     async def _emit(self, notice: Notice, episode: Remediation, world: World) -> None:
         told = {"reason": notice.reason, "message": notice.message}
         if notice.subject is Subject.EPISODE:
@@ -36,6 +72,25 @@ class Reporter:
             await self._recorder.emit(node, NODES, **told, warning=notice.warning)
         elif notice.subject is Subject.POD and (pod := world.pods.get(notice.key)):
             await self._recorder.emit(pod, PODS, **told, warning=notice.warning)
+
+
+def _show(outlook: Outlook) -> None:
+    DOMAIN_SCORE.clear()
+    for domain, score in outlook.scores.items():
+        DOMAIN_SCORE.labels(domain.level, domain.name).set(score)
+    for family in Family:
+        SUSPECT_DOMAINS.labels(str(family)).set(sum(suspect.family is family for suspect in outlook.suspects))
+
+
+def _pods_by_job(world: World) -> dict[str, list[Pod]]:
+    """Return the bound pods of each job in order of name, ended ones too: a program that failed may be gone already."""
+    jobs: dict[str, list[Pod]] = {}
+    for key in sorted(world.pods):
+        pod = world.pods[key]
+        owner = pod.metadata.controller()
+        if job_uid_of(pod) and owner and pod.spec.node_name:
+            jobs.setdefault(f"{pod.metadata.namespace}/{owner.name}", []).append(pod)
+    return jobs
 
 
 def _measure(span: StepSpan) -> None:

@@ -10,6 +10,7 @@ from outrider.api.gpunode import GPUNode, Health, Mode, RankState
 from outrider.api.remediation import Phase, Remediation
 from outrider.api.times import parse_rfc3339
 from outrider.api.trainingpolicy import TrainingPolicy
+from outrider.health.domains import Outlook
 from outrider.health.taint import taint_of
 from outrider.workloads import job_uid_of
 
@@ -40,6 +41,7 @@ class World:
     placements: Mapping[str, GangPlacement] = field(default_factory=dict)
     remediations: Mapping[str, Remediation] = field(default_factory=dict)
     policies: Mapping[str, TrainingPolicy] = field(default_factory=dict)
+    outlook: Outlook = field(default_factory=Outlook)
 
     def evidence(self, node: str, now: float, fresh_seconds: float) -> Evidence:
         """Say what may be believed about the node's GPUs at ``now`` (seconds since 1970)."""
@@ -109,6 +111,11 @@ class World:
     def open_episodes(self) -> list[Remediation]:
         """Return all episodes under way, in order of name."""
         found = (episode for episode in self.remediations.values() if episode.status.phase is Phase.OPEN)
+        return sorted(found, key=lambda episode: episode.metadata.name)
+
+    def domain_episodes(self) -> list[Remediation]:
+        """Return all episodes about domains, in order of name."""
+        found = (episode for episode in self.remediations.values() if episode.spec.domain is not None)
         return sorted(found, key=lambda episode: episode.metadata.name)
 
     def placement(self, job_uid: str) -> GangPlacement | None:

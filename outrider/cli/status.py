@@ -5,10 +5,11 @@ import msgspec
 from outrider.api.core import Node, Pod
 from outrider.api.gangplacement import GangPlacement
 from outrider.api.gpunode import GPUNode, Health
-from outrider.api.remediation import Phase, Remediation, Step, StepState
+from outrider.api.remediation import DomainRef, DomainState, Phase, Remediation, Step, StepState
 from outrider.api.times import parse_rfc3339
 from outrider.cli.picture import Picture
 from outrider.health.taint import taint_of
+from outrider.topology import Domain
 from outrider.workloads import gated, job_uid_of, rank_of
 
 _MARKS = {StepState.RUNNING: "…", StepState.DONE: "✓", StepState.EXPIRED: "✗", StepState.SKIPPED: "-"}
@@ -64,12 +65,27 @@ class EpisodeRow(msgspec.Struct, frozen=True, rename="camel"):
     message: str
 
 
+class DomainRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One domain, such as a leaf switch, that is suspected because many of its nodes are in trouble at once."""
+
+    level: str
+    name: str
+    score: int
+    cause: str
+    affected: int
+    members: int
+    culprits: list[str]
+    episode: str
+    message: str
+
+
 class Status(msgspec.Struct, frozen=True):
     """The whole answer."""
 
     nodes: list[NodeRow]
     jobs: list[JobRow]
     episodes: list[EpisodeRow]
+    domains: list[DomainRow] = []
 
 
 def status_of(picture: Picture) -> Status:
@@ -80,6 +96,26 @@ def status_of(picture: Picture) -> Status:
         nodes=sorted(nodes, key=lambda row: (row.score, row.name)),
         jobs=_job_rows(picture),
         episodes=[_episode_row(episode) for episode in episodes],
+        domains=[_domain_row(one.spec.domain, one) for one in episodes if one.spec.domain and _suspected(one)],
+    )
+
+
+def _suspected(episode: Remediation) -> bool:
+    return episode.status.phase is Phase.OPEN and episode.status.domain is not None
+
+
+def _domain_row(domain: DomainRef, episode: Remediation) -> DomainRow:
+    state = episode.status.domain or DomainState()
+    return DomainRow(
+        level=domain.level,
+        name=domain.name,
+        score=state.score,
+        cause=episode.spec.cause,
+        affected=state.affected,
+        members=state.members,
+        culprits=state.culprits,
+        episode=episode.metadata.name,
+        message=episode.status.message,
     )
 
 
@@ -162,13 +198,19 @@ def _episode_row(episode: Remediation) -> EpisodeRow:
     status = episode.status
     return EpisodeRow(
         name=episode.metadata.name,
-        node=episode.spec.node,
+        node=place_of(episode),
         cause=episode.spec.cause,
         phase=str(status.phase),
         mode=str(status.mode),
         steps=status.steps,
         message=status.message,
     )
+
+
+def place_of(episode: Remediation) -> str:
+    """Return the node, or the domain, that the episode is about."""
+    domain = episode.spec.domain
+    return str(Domain(domain.level, domain.name)) if domain else episode.spec.node
 
 
 def steps_line(steps: list[Step]) -> str:

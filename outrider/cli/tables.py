@@ -8,8 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from outrider.cli.checks import Check, healthy
-from outrider.cli.status import EpisodeRow, JobRow, NodeRow, RankRow, Status, steps_line
+from outrider.cli.status import DomainRow, EpisodeRow, JobRow, NodeRow, RankRow, Status, steps_line
 from outrider.cli.why import Explanation
+from outrider.topology import Domain
 
 _COLOURS: Final = {"Healthy": "green", "Degraded": "yellow", "Unhealthy": "red", "Unknown": "magenta"}
 _MARKS: Final = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
@@ -23,8 +24,18 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def status_tables(status: Status) -> RenderableType:
-    """Return the three tables; an empty one says so in a line."""
-    return Group(_nodes(status.nodes), "", _jobs(status.jobs), "", _episodes(status.episodes))
+    """Return the tables; an empty one says so in a line, but for suspect domains: those are rare."""
+    suspects = [_domains(status.domains), ""] if status.domains else []
+    return Group(*suspects, _nodes(status.nodes), "", _jobs(status.jobs), "", _episodes(status.episodes))
+
+
+def _domains(rows: list[DomainRow]) -> RenderableType:
+    table = _table("Suspect domains", "DOMAIN", "SCORE", "CAUSE", "NODES", "GUILTY", "MESSAGE")
+    for row in rows:
+        where = str(Domain(row.level, row.name))
+        count = f"{row.affected}/{row.members}"
+        table.add_row(where, str(row.score), row.cause, count, ", ".join(row.culprits) or "-", row.message)
+    return table
 
 
 def _nodes(rows: list[NodeRow]) -> RenderableType:

@@ -36,7 +36,7 @@ class Explanation(msgspec.Struct, frozen=True):
 def explain(pod: Pod, namespace: Namespace, picture: Picture) -> Explanation:
     """Say where the pod stands and why."""
     facts = [*_admission(pod, namespace), *_plan(pod, picture), *_scheduling(pod), *_node(pod, picture)]
-    facts += [*_episodes(pod, picture), *_training(pod, picture)]
+    facts += [*_domains(pod, picture), *_episodes(pod, picture), *_training(pod, picture)]
     first = next((fact.next_step for fact in facts if fact.next_step), "nothing: Outrider waits for nobody here")
     return Explanation(pod.key, phase_of(pod), pod.spec.node_name, facts, first)
 
@@ -117,6 +117,13 @@ def _node(pod: Pod, picture: Picture) -> Iterator[Fact]:
     text = f"on {name}: {status.health}, score {status.score}, verdict {status.verdict}{taint}. {status.message}"
     sick = status.verdict.hard or status.health is Health.UNKNOWN
     yield Fact("node", text.strip(), f"kubectl describe gpunode {name}" if sick else "")
+
+
+def _domains(pod: Pod, picture: Picture) -> Iterator[Fact]:
+    for episode in picture.episodes:
+        state = episode.status.domain
+        if episode.status.phase is Phase.OPEN and state and pod.spec.node_name in state.nodes:
+            yield Fact("domain", episode.status.message, _advice(episode))
 
 
 def _episodes(pod: Pod, picture: Picture) -> Iterator[Fact]:

@@ -84,6 +84,7 @@ _XIDS: Final[Mapping[int, Family]] = {
 }
 _PROGRAM_XIDS: Final = frozenset({13, 31, 32, 43, 68, 69, 137})  # caused by the program (Xid catalogue)
 _ECHO_XID: Final = 45
+_ADVICE_XID: Final = 154
 _EVENT_SOURCES: Final = frozenset({"xid", "sxid", "kernel"})  # their last sighting is an event, a state's is a reading
 _SWITCH_SOURCE: Final = "sxid"
 _ECHO_LEVELS: Final = frozenset({NVLINK_LEVEL, RACK_LEVEL})
@@ -123,15 +124,23 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     def explains(self, node: str, status: GPUNodeStatus) -> bool:
         """Tell whether all that is hard against the node comes from this cause: it needs no episode of its own then.
 
-        A culprit's evidence is its own, and so is what is of another kind or of an earlier time.
+        The driver's advice on what to do goes with the trouble that it is about. A culprit's evidence is its own, and
+        so is what is of another kind or of an earlier time.
         """
-        hard = [finding for finding in status.findings if finding.verdict.hard]
         if not self.hardware or node not in self.nodes or node in self.culprits:
             return False
-        return bool(hard) and all(self._covers(finding) for finding in hard)
+        hard = [finding for finding in status.findings if finding.verdict.hard]
+        witnessed = any(self._covers(finding) for finding in status.findings)
+        return bool(hard) and witnessed and all(self._covers(one) or self._follows(one) for one in hard)
 
     def _covers(self, finding: Finding) -> bool:
-        return family_of(finding.code) is self.family and any(at >= self.since for at in _times(finding))
+        return family_of(finding.code) is self.family and self._since_then(finding)
+
+    def _follows(self, finding: Finding) -> bool:
+        return _is_advice(finding.code) and self._since_then(finding)
+
+    def _since_then(self, finding: Finding) -> bool:
+        return any(at >= self.since for at in _times(finding))
 
 
 class Outlook(msgspec.Struct, frozen=True):
@@ -172,6 +181,11 @@ def _xid(code: str) -> int | None:
     digits = detail.partition(".")[0]
     usable = source == "xid" and digits.isascii() and digits.isdigit() and len(digits) < 10
     return int(digits) if usable else None
+
+
+def _is_advice(code: str) -> bool:
+    """True for what the driver wants done (Xid 154, NVML field 230): it names no cause."""
+    return _xid(code) == _ADVICE_XID or code.partition("/")[0] == "recovery" or code == "gpu/reset-required"
 
 
 def _times(finding: Finding) -> tuple[float, ...]:
@@ -413,7 +427,9 @@ def _gathering(evidence: _Evidence, places: Places, now: float) -> frozenset[str
     for family in Family:
         if family is Family.SILENCE or family not in evidence.families:
             continue
-        recent = {seen.node for seen in evidence.families[family].within(now - GATHER_SECONDS, now + SKEW_SECONDS)}
+        by_node = evidence.families[family].by_node
+        # By the first sighting: what keeps being logged must not wait for ever.
+        recent = [node for node, rows in by_node.items() if rows and abs(now - min(rows).at) < GATHER_SECONDS]
         for domain, nodes in evidence.domains_with(recent, places).items():
             if domain.level != CLUSTER_LEVEL and len(nodes) > 1 and len(evidence.members[domain]) >= NODES_MIN:
                 waiting |= nodes

@@ -14,6 +14,8 @@ from outrider.api.meta import ObjectMeta, OwnerReference
 from outrider.api.remediation import (
     ActionMode,
     AffectedJob,
+    DomainRef,
+    DomainState,
     Phase,
     Remediation,
     RemediationSpec,
@@ -91,6 +93,15 @@ def episode(phase: Phase = Phase.OPEN) -> Remediation:
         metadata=ObjectMeta(name="gpu-1-1234", creation_timestamp=LATER),
         spec=RemediationSpec(node="gpu-1", cause="xid/79"),
         status=status,
+    )
+
+
+def domain_episode(phase: Phase = Phase.OPEN) -> Remediation:
+    state = DomainState(score=12, members=16, affected=14, nodes=["gpu-0", "gpu-1"], culprits=["gpu-1"])
+    return Remediation(
+        metadata=ObjectMeta(name="rack-r1-1234", creation_timestamp=LATER),
+        spec=RemediationSpec(cause="domain/fabric", domain=DomainRef(level="rack", name="r1")),
+        status=RemediationStatus(phase=phase, domain=state, message="rack r1: 14 of 16 nodes show NVLink trouble"),
     )
 
 

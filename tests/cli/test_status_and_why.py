@@ -3,7 +3,7 @@ import io
 import msgspec
 import pytest
 from rich.console import Console
-from scenes import BEFORE, NOW, episode, picture, placement, pod, rank_state, unscheduled
+from scenes import BEFORE, NOW, domain_episode, episode, picture, placement, pod, rank_state, unscheduled
 
 from outrider.api import names
 from outrider.api.core import Container, NamedReference, Pod, ResourceRequirements
@@ -63,6 +63,28 @@ def test_the_tables_show_it_all():
     text = printed(status_tables(status_of(picture())))
     for words in ("gpu-1", "xid-79", "team/train", "isolate ✓ checkpoint …", "2 s ago"):
         assert words in text
+
+
+def test_a_suspect_domain_is_shown_first_with_the_guilty_node():
+    status = status_of(changed(picture(), episodes=[episode(), domain_episode()]))
+    (row,) = status.domains
+    assert (row.level, row.name, row.score, row.affected, row.members) == ("rack", "r1", 12, 14, 16)
+    text = printed(status_tables(status))
+    assert text.index("Suspect domains") < text.index("GPU nodes")
+    assert "14/16" in text
+    assert [one.node for one in status.episodes] == ["gpu-1", "rack r1"]
+
+
+def test_a_domain_that_is_cleared_is_suspected_no_more():
+    status = status_of(changed(picture(), episodes=[domain_episode(Phase.RESOLVED)]))
+    assert status.domains == []
+    assert "Suspect domains" not in printed(status_tables(status))
+
+
+def test_a_pod_in_a_suspect_domain_is_told():
+    scene = changed(picture(), episodes=[domain_episode()])
+    assert "14 of 16 nodes show NVLink trouble" in text_of(pod(0, "a", "gpu-0"), scene)
+    assert "NVLink trouble" not in text_of(pod(2, "c", "gpu-2"), scene)
 
 
 def test_an_empty_cluster_says_what_to_do_next():

@@ -172,6 +172,18 @@ def test_a_node_with_hard_evidence_of_its_own_is_not_explained(code):
     assert not suspect.explains("n3", cluster.status("n3"))
 
 
+@pytest.mark.parametrize("code", ["xid/154.1", "recovery/1", "gpu/reset-required"])
+def test_the_drivers_advice_goes_with_the_trouble_that_it_is_about(code):
+    cluster = Cluster.of(64, rack=16)
+    cluster.add(range(16), "xid/145", verdict=Verdict.WATCH)
+    cluster.add([3, 20], code, verdict=Verdict.RESET)
+    cluster.add([4], code, verdict=Verdict.RESET, ago=7200)
+    outlook = cluster.judge()
+    assert outlook.cause_of("n3", cluster.status("n3")) is not None
+    assert outlook.cause_of("n4", cluster.status("n4")) is None
+    assert outlook.cause_of("n20", cluster.status("n20")) is None
+
+
 def test_a_fault_from_before_the_common_cause_is_the_nodes_own():
     cluster = Cluster.of(64, rack=16)
     cluster.add(range(1, 16), "xid/145")
@@ -338,7 +350,7 @@ def test_every_suspect_is_struck_and_only_hardware_explains_a_hard_verdict(rows,
         if cause := outlook.cause_of(name, status):
             hard = {one.code for one in status.findings if one.verdict.hard}
             assert hard
-            assert {family_of(code) for code in hard} == {cause.family}
+            assert {family_of(code) for code in hard} == {cause.family}, "no advice among these codes"
             assert cause.hardware
 
 

@@ -6,13 +6,16 @@ import msgspec
 
 from outrider.api.checkpoint import CheckpointRequest
 from outrider.api.core import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, StatusCondition
-from outrider.api.gpunode import GPUNode, GPUNodeSpec, GPUNodeStatus, Health, Mode, RankState, Verdict
+from outrider.api.gpunode import Finding, GPUNode, GPUNodeSpec, GPUNodeStatus, Health, Mode, RankState, Verdict
 from outrider.api.meta import ObjectMeta, OwnerReference
 from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION, JOB_UID_LABEL
 from outrider.api.remediation import ActionMode, Remediation
 from outrider.api.times import parse_rfc3339, rfc3339
+from outrider.health.domains import judge_domains
+from outrider.topology import domains_of
 from remediation.config import Config
 from remediation.decisions import Action, AddTaint, Decision, Evict, RequestCheckpoint
+from remediation.domain_episodes import openings
 from remediation.episodes import opening
 from remediation.ladder import next_step
 from remediation.world import World
@@ -23,9 +26,9 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 replace = msgspec.structs.replace
 
 
-def node(name: str) -> Node:
+def node(name: str, labels: dict[str, str] | None = None) -> Node:
     ready = StatusCondition(type="Ready", status="True")
-    return Node(metadata=ObjectMeta(name=name), status=NodeStatus(conditions=[ready]))
+    return Node(metadata=ObjectMeta(name=name, labels=labels or {}), status=NodeStatus(conditions=[ready]))
 
 
 def gpu_node(name: str, now: float = NOW) -> GPUNode:
@@ -66,6 +69,13 @@ class Fleet:
             self.gpu_nodes[name] = gpu_node(name, self.now)
         return self
 
+    def add_rack(self, rack: str, size: int) -> "Fleet":
+        """Add nodes RACK-0, RACK-1, ..."""
+        for name in (f"{rack}-{number}" for number in range(size)):
+            self.add_nodes(name)
+            self.nodes[name] = node(name, {"outrider.dev/rack": rack})
+        return self
+
     def add_job(self, job: str, *on: str) -> "Fleet":
         for rank, name in enumerate(on):
             self.add_pod(job, rank, name)
@@ -79,13 +89,35 @@ class Fleet:
 
     @property
     def world(self) -> World:
-        return World(gpu_nodes=self.gpu_nodes, nodes=self.nodes, pods=self.pods, remediations=self.episodes)
+        statuses = {name: gpu_node.status for name, gpu_node in self.gpu_nodes.items()}
+        levels = self.config.levels()
+        places = {name: domains_of(name, one.metadata.labels, levels) for name, one in self.nodes.items()}
+        return World(
+            gpu_nodes=self.gpu_nodes,
+            nodes=self.nodes,
+            pods=self.pods,
+            remediations=self.episodes,
+            outlook=judge_domains(statuses, places, self.now, self.config.evidence_fresh_seconds),
+        )
 
     # What happens to the cluster
 
     def judge(self, name: str, verdict: Verdict = Verdict.REPLACE, reason: str = "xid/79") -> None:
         health = Health.UNHEALTHY if verdict.hard else Health.HEALTHY
         self._status(name, verdict=verdict, reason=reason, health=health)
+
+    def find(self, name: str, code: str, verdict: Verdict = Verdict.WATCH, ago: float = 0.0) -> None:
+        """Let the node's agent report a finding; the gravest decides about the node."""
+        at = rfc3339(self.now - ago)
+        made = Finding(code=code, first_seen=at, last_seen=at, verdict=verdict)
+        found = [*self.gpu_nodes[name].status.findings, made]
+        decider = max(found, key=lambda one: one.verdict.severity)
+        self._status(name, findings=found)
+        self.judge(name, decider.verdict, decider.code)
+
+    def repaired(self, name: str) -> None:
+        self._status(name, findings=[])
+        self.judge(name, Verdict.NONE, "")
 
     def blind(self, name: str) -> None:
         self._status(name, health=Health.UNKNOWN)
@@ -150,6 +182,15 @@ class Fleet:
         if episode:
             self.episodes[episode.metadata.name] = episode
         return episode
+
+    def look_at_domains(self) -> list[Remediation]:
+        """Open what is suspected and advance what is open, as the controller does. Returns all episodes of domains."""
+        for episode in openings(self.world, self.world.outlook.suspects):
+            meta = replace(episode.metadata, creation_timestamp=rfc3339(self.now))
+            self.episodes[episode.metadata.name] = replace(episode, metadata=meta)
+        for episode in self.world.domain_episodes():
+            self.look(episode.metadata.name)
+        return self.world.domain_episodes()
 
     def decide(self, name: str) -> Decision:
         return next_step(self.episodes[name], self.world, self.config, self.now)

@@ -1,0 +1,44 @@
+"""What all nodes together say about the domains that they share, kept up to date from the informers."""
+
+from collections.abc import Mapping
+
+from outrider.api.core import Node
+from outrider.api.gpunode import GPUNode
+from outrider.health.domains import Outlook, Places, judge_domains
+from outrider.topology import Domain, Levels, domains_of
+
+_REFRESH_SECONDS = 1.0  # silence and the age of evidence change the outlook without any news
+
+
+class Outlooks:
+    """Judges the domains again where evidence changed, else once a second at most; ``changed`` says that it did."""
+
+    def __init__(self, levels: Levels, stale_seconds: float) -> None:
+        self._levels = levels
+        self._stale_seconds = stale_seconds
+        self._places: dict[str, tuple[Mapping[str, str], tuple[Domain, ...]]] = {}
+        self._outlook = Outlook()
+        self._judged = -_REFRESH_SECONDS
+        self._news = True
+
+    def changed(self) -> None:
+        """Judge again at the next look, however soon that is."""
+        self._news = True
+
+    def at(self, gpu_nodes: Mapping[str, GPUNode], nodes: Mapping[str, Node], now: float) -> Outlook:
+        """Return the outlook at ``now`` (seconds since 1970). A GPUNode whose node is gone says nothing."""
+        if self._news or abs(now - self._judged) >= _REFRESH_SECONDS:
+            statuses = {name: gpu_node.status for name, gpu_node in gpu_nodes.items() if name in nodes}
+            self._outlook = judge_domains(statuses, self._all(nodes), now, self._stale_seconds)
+            self._judged, self._news = now, False
+        return self._outlook
+
+    def _all(self, nodes: Mapping[str, Node]) -> Places:
+        self._places = {name: self._place(name, node.metadata.labels) for name, node in nodes.items()}
+        return {name: domains for name, (_, domains) in self._places.items()}
+
+    def _place(self, name: str, labels: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[Domain, ...]]:
+        known = self._places.get(name)
+        if known is not None and known[0] == labels:
+            return known
+        return labels, domains_of(name, labels, self._levels)
