@@ -21,7 +21,7 @@ from node_agent.nic_readings import Look, NICReading, PortReading
 
 FLAP_WINDOW_SECONDS: Final = 12 * 3600.0  # faults.md 3d: three flaps within twelve hours
 _FLAPS_KEPT: Final = 16
-_RETIRED_KEPT: Final = 64
+_DROPPED_SECONDS: Final = 3600.0  # longer than any dwell
 _GROUP_FOR_NUMA: Final = 4
 
 
@@ -62,8 +62,11 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
     boot_id: str = ""
     nics: list[NICRecord] = []
-    retired: list[str] = []
-    """Names of devices that were replaced: nothing that was known against them holds any more."""
+    judged: list[str] = []
+    """What the devices for training were called at the last look."""
+    dropped: dict[str, float] = {}
+    """Devices judged no longer, since they were replaced or serve something else, and since when (seconds since 1970):
+    for an hour they count as read well, so that what was known against them clears."""
 
     @property
     def by_address(self) -> dict[str, NICRecord]:
@@ -80,16 +83,21 @@ def updated(known: Inventory, look: Look) -> Inventory:
     rebooted = bool(look.boot_id) and look.boot_id != known.boot_id
     here = {nic.pci_address: _record(nic, before.get(nic.pci_address), look, rebooted=rebooted) for nic in look.nics}
     absent = [record for address, record in before.items() if address not in here]
-    replaced = bool(absent) and len(here) >= len(before)
-    names = {record.name for record in here.values()}
-    retired = [name for name in known.retired if name not in names]
-    if replaced:
-        retired += [record.name for record in absent if record.name not in names]
+    replaced = len(here) >= len(before)
     nics = [*here.values(), *(() if replaced else absent)]
-    return Inventory(
-        boot_id=look.boot_id or known.boot_id,
-        nics=sorted(nics, key=lambda record: record.pci_address),
-        retired=retired[-_RETIRED_KEPT:],
+    return msgspec.structs.replace(
+        known, boot_id=look.boot_id or known.boot_id, nics=sorted(nics, key=lambda record: record.pci_address)
+    )
+
+
+def judging(known: Inventory, names: Collection[str], now: float) -> Inventory:
+    """Return the inventory with the names of the devices that are judged now."""
+    still = {name: min(since, now) for name, since in known.dropped.items() if name not in names}
+    dropped = still | {name: now for name in known.judged if name not in names}
+    return msgspec.structs.replace(
+        known,
+        judged=sorted(names),
+        dropped={name: since for name, since in dropped.items() if now - since < _DROPPED_SECONDS},
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from node_agent.nic_inventory import (
     Inventory,
     NICRecord,
+    judging,
     recent_flaps,
     subject_names,
     training,
@@ -23,7 +24,7 @@ from node_agent.nic_inventory import (
 )
 from node_agent.nic_readings import Look, NICReading, PortReading, PortState, name_of
 from node_agent.probes.report import States
-from node_agent.rises import Rises
+from node_agent.rises import Rises, Steps
 from outrider.api.gpunode import SubjectKind
 from outrider.health.findings import NIC_OWNER, Evidence, seen
 
@@ -41,6 +42,11 @@ class CounterRule(msgspec.Struct, frozen=True):
     counter: str
     limit: int
     window_seconds: float
+
+    @property
+    def name(self) -> str:
+        """Tells the rule from all others."""
+        return f"{self.code} {self.counter}"
 
 
 COUNTER_RULES: Final = (
@@ -75,30 +81,38 @@ class NICWatch:
 
     def __init__(self, ignored: Collection[str] = (), expected: int = 0) -> None:
         self._ignored, self._expected = tuple(ignored), expected
-        self._rises = [Rises(rule.window_seconds) for rule in COUNTER_RULES]
+        self._rules = [(rule, Rises(rule.window_seconds)) for rule in COUNTER_RULES]
         self._absent: Counter[str] = Counter()
         self._losses: dict[str, tuple[int | None, int | None]] = {}
         self._lost: set[str] = set()
+
+    @property
+    def rises(self) -> dict[str, Steps]:
+        """Rises of counters that still count, by counter and window: what a restart must not lose."""
+        return {rule.name: rises.steps for rule, rises in self._rules if rises.steps}
+
+    def restore(self, kept: Mapping[str, Steps]) -> None:
+        """Take up what was kept in the same boot."""
+        for rule, rises in self._rules:
+            rises.restore(kept.get(rule.name, {}))
 
     def judge(self, known: Inventory, look: Look, now: float, monotonic: float) -> tuple[Inventory, States]:
         """Return the inventory after the look, and all that is bad. ``now`` is seconds since 1970."""
         inventory = updated(known, look)
         records = inventory.by_address
-        candidates = [record for record in inventory.nics if not self._is_ignored(record)]
-        chosen = training(candidates)
+        chosen = training([record for record in inventory.nics if not self._is_ignored(record)])
         nics = {nic.pci_address: nic for nic in look.nics}
-        names = subject_names(records, nics)
-        here = [nics[address] for address in sorted(chosen & nics.keys())]
+        names = {address: name for address, name in subject_names(records, nics).items() if address in chosen}
+        here = [nics[address] for address in sorted(names) if address in nics]
         records |= {nic.pci_address: self._after_flaps(nic, records[nic.pci_address], now) for nic in here}
         siblings = _siblings(here)
         bad = [evidence for nic in here for evidence in self._of_nic(nic, records, siblings, now, monotonic)]
-        bad += self._missing({address: names[address] for address in chosen}, nics, records, now)
+        bad += self._missing(names, nics, records, now)
         bad += self._count(here, bad, now)
-        readable = {name for address, name in names.items() if address in nics or address not in chosen}
-        readable -= {nic.name for nic in here if not all(port.readable for port in nic.ports)}
-        owners = {"", *(NIC_OWNER + name for name in (*readable, *inventory.retired))}
-        kept = msgspec.structs.replace(inventory, nics=[records[record.pci_address] for record in inventory.nics])
-        return kept, States(bad=tuple(bad), readable=frozenset(owners))
+        nics_kept = [records[record.pci_address] for record in inventory.nics]
+        kept = judging(msgspec.structs.replace(inventory, nics=nics_kept), names.values(), now)
+        readable = {nic.name for nic in here if all(port.readable for port in nic.ports)} | kept.dropped.keys()
+        return kept, States(bad=tuple(bad), readable=frozenset({"", *(NIC_OWNER + name for name in readable)}))
 
     def _is_ignored(self, record: NICRecord) -> bool:
         return any(fnmatchcase(record.name, pattern) for pattern in self._ignored)
@@ -121,11 +135,11 @@ class NICWatch:
             yield from self._counters(subject, port.counters, now, monotonic)
 
     def _counters(self, subject: str, counters: Mapping[str, int], now: float, monotonic: float) -> Iterator[Evidence]:
-        for rule, rises in zip(COUNTER_RULES, self._rises, strict=True):
+        for rule, rises in self._rules:
             value = counters.get(rule.counter)
             if value is None:
                 continue
-            risen = rises.note(f"{subject} {rule.counter}", value, monotonic)
+            risen = rises.note(subject, value, monotonic)
             if risen > rule.limit:
                 line = f"{subject}: {rule.counter} rose by {risen:.0f} in {rule.window_seconds:g} s, limit {rule.limit}"
                 yield _nic(rule.code, subject, line, now)

@@ -1,9 +1,13 @@
 """Counters as rates: how much they rose within a window, never how high they stand. Pure but for its own memory."""
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 _STEPS: Final = 10  # parts of the window that are remembered apart
+
+Steps = dict[str, list[tuple[float, float]]]
+"""When each counter rose, in monotonic seconds, and by how much."""
 
 
 class Rises:
@@ -14,6 +18,15 @@ class Rises:
         self._last: dict[str, tuple[float, int]] = {}
         self._steps: dict[str, deque[tuple[float, float]]] = {}
 
+    @property
+    def steps(self) -> Steps:
+        """What a restart must not lose."""
+        return {key: list(steps) for key, steps in self._steps.items() if steps}
+
+    def restore(self, steps: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+        """Take up what was kept in the same boot."""
+        self._steps = {key: deque(kept, maxlen=_STEPS + 1) for key, kept in steps.items()}
+
     def note(self, key: str, value: int, now: float) -> float:
         """Take in a reading and return the rise within the window.
 
@@ -22,7 +35,7 @@ class Rises:
         """
         then, before = self._last.get(key, (now, value))
         self._last[key] = (now, value)
-        steps = self._steps.setdefault(key, deque())
+        steps = self._steps.setdefault(key, deque(maxlen=_STEPS + 1))
         if value > before:
             share = min(1.0, self._window_seconds / max(now - then, 1e-9))
             self._add(steps, (value - before) * share, now)

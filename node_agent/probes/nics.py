@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from node_agent.config import Config
-from node_agent.kept_file import read_kept, write_kept
+from node_agent.kept_file import KeptFile
 from node_agent.nic_inventory import Inventory
 from node_agent.nic_judging import COUNTERS, NICWatch
 from node_agent.nic_readings import (
@@ -26,17 +26,26 @@ from node_agent.nic_readings import (
     lanes_of,
     node_of,
     rate_of,
+    subject_of,
     transfers_of,
 )
 from node_agent.probes.aside import Aside
 from node_agent.probes.files import names_in, read_small
 from node_agent.probes.registry import NoData, probe
 from node_agent.probes.report import Report
+from node_agent.rises import Steps
 
 _FIXED_SECONDS: Final = 60.0  # how long what does not change is taken for granted
 _TIMEOUT_SECONDS: Final = 30.0
 _LAYERS_MAX: Final = 4  # a VLAN on a bridge on a bond on the device
 _KEPT: Final = "nics.json"
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What outlives a restart."""
+
+    inventory: Inventory = Inventory()
+    rises: dict[str, Steps] = {}
 
 
 class _PortFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,9 +249,10 @@ class NICProbe:
         self._sysfs = SysfsNICs(config.sys_path, config.proc_path, config.dev_path)
         self._watch = NICWatch(config.ignored_nics, config.expected_nics)
         self._expected = config.expected_nics
-        self._path, self._boot_id_path = Path(config.state_dir) / _KEPT, config.boot_id_path
-        self._inventory: Inventory | None = None
-        self._unsaved = False
+        self._boot_id_path = config.boot_id_path
+        self._file = KeptFile(Path(config.state_dir) / _KEPT, Kept)
+        self._inventory = Inventory()
+        self._started = False
         self._aside = Aside[Report]()
 
     async def read(self) -> Report:
@@ -250,17 +260,23 @@ class NICProbe:
         return await self._aside.run(self._look)
 
     def _look(self) -> Report:
-        if self._inventory is None:
-            self._inventory = read_kept(self._path, Inventory) or Inventory()
-        monotonic = time.monotonic()
-        look = msgspec.structs.replace(self._sysfs.read(monotonic), boot_id=_or_empty(self._boot_id_path))
+        monotonic, boot_id = time.monotonic(), _or_empty(self._boot_id_path)
+        if not self._started:
+            self._take_up(boot_id)
+        look = msgspec.structs.replace(self._sysfs.read(monotonic), boot_id=boot_id)
         if not (look.nics or self._inventory.nics or self._expected):
             raise NoData("no RDMA devices")
-        inventory, states = self._watch.judge(self._inventory, look, time.time(), monotonic)
-        if inventory != self._inventory or self._unsaved:
-            self._unsaved = not write_kept(self._path, inventory)
-        self._inventory = inventory
-        return Report(states=states)
+        self._inventory, states = self._watch.judge(self._inventory, look, time.time(), monotonic)
+        urgent = (self._inventory, frozenset(evidence.key for evidence in states.bad))
+        self._file.keep(Kept(inventory=self._inventory, rises=self._watch.rises), urgent, monotonic)
+        addresses = {subject_of(nic.pci_address): nic.name for nic in look.nics}
+        return Report(states=states, addresses={address: name for address, name in addresses.items() if address})
+
+    def _take_up(self, boot_id: str) -> None:
+        kept = self._file.read() or Kept()
+        self._inventory, self._started = kept.inventory, True
+        if boot_id == kept.inventory.boot_id:
+            self._watch.restore(kept.rises)
 
     async def close(self) -> None:
         """Nothing is held open."""
