@@ -62,6 +62,12 @@ class Agent:
         """What codes mean now."""
         return self._rules.catalogue
 
+    def use_catalogue(self, catalogue: Catalogue) -> None:
+        """Judge everything by another catalogue from now on: the user's overrides changed."""
+        self._rules = msgspec.structs.replace(self._rules, catalogue=catalogue)
+        self._judge()
+        self._changed(False)
+
     def known(self) -> Known | None:
         """Return what to publish; None until every probe has spoken, so that a start never looks like a recovery."""
         if self._silent:

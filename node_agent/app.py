@@ -62,6 +62,7 @@ async def _run(config: Config, client: Client, node: str) -> None:
         inventory=lambda: agent.memory.inventory,
         findings=lambda: agent.memory.findings,
         catalogue=lambda: agent.catalogue,
+        use_catalogue=agent.use_catalogue,
         diagnostic=lambda: agent.memory.diagnostic,
         kernel_position=lambda: KernelPosition(agent.memory.boot_id, agent.memory.sequence),
         driver_version=lambda: agent.memory.driver_version,

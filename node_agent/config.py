@@ -74,6 +74,8 @@ class Config(ComponentConfig, frozen=True, kw_only=True):
     """Pause between two questions to the metadata service."""
     cloud_notice_seconds: Seconds = 86400.0
     """How long ahead a notice keeps new work away; an earlier one is only shown."""
+    catalogue_overrides_path: str = ""
+    """YAML file with the user's changes to the fault catalogue; empty: there are none."""
     clear_dwell_seconds: Seconds = 30.0
     """Good readings that a state needs before its finding is cleared."""
     heartbeat_seconds: Seconds = 30.0

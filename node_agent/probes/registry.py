@@ -55,6 +55,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """All GPUs that NVML listed, lost ones too; empty before its first reading."""
     findings: Callable[[], Sequence[Evidence]] = tuple
     catalogue: Callable[[], Catalogue]
+    use_catalogue: Callable[[Catalogue], None] = lambda _catalogue: None
+    """Has everything judged by another catalogue from now on."""
     node: Callable[[], Node | None] = lambda: None
     gpunode: Callable[[], GPUNode | None] = lambda: None
     pods: Callable[[], Iterable[Pod]] = tuple
