@@ -1,5 +1,5 @@
 """Every probe of the agent: importing a probe's module registers it."""
 
-from node_agent.probes import checks, gpus, kernel_log, kubelet
+from node_agent.probes import checks, gpus, kernel_log, kubelet, overrides
 
-__all__ = ["checks", "gpus", "kernel_log", "kubelet"]
+__all__ = ["checks", "gpus", "kernel_log", "kubelet", "overrides"]
