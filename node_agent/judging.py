@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 
 from node_agent import nvml_events
-from node_agent.inventory import GPURecord, match
+from node_agent.inventory import GPURecord, Matched, match
 from node_agent.nvml_events import heard
 from node_agent.probes.nvml_wire import Snapshot
 from node_agent.probes.report import KernelPosition, Report, address_id
-from node_agent.readings import SOURCE, judge_snapshot
+from node_agent.readings import RELEASED, SOURCE, judge_snapshot
 from outrider.api.gpunode import Diagnostic, SubjectKind, Verdict
 from outrider.health import offenders, recurrence
 from outrider.health.catalogue import XID_PREFIX, Catalogue, Clears
@@ -287,9 +287,18 @@ def _after_snapshot(
         | {address_id(record.pci_address): record.uuid for record in matched.records.values() if record.pci_address},
         driver_version=snapshot.driver_version or memory.driver_version,
     )
-    present = {*matched.records, *matched.read, *matched.hung, ""}
-    kept = {key: known for key, known in findings.items() if known.source != SOURCE or known.owner in present}
-    return memory, after_reading(kept, SOURCE, readings.bad, readings.readable, now, rules.clear_dwell_seconds)
+    kept = {key: known for key, known in findings.items() if _concerns(known, snapshot, matched)}
+    after = after_reading(kept, SOURCE, readings.bad, readings.readable, now, rules.clear_dwell_seconds)
+    return memory, merge(after, readings.happened)
+
+
+def _concerns(known: Evidence, snapshot: Snapshot, matched: Matched) -> bool:
+    """False for states of GPUs that are no more, and for a pause that is over: it needs no dwell."""
+    if known.source != SOURCE or not snapshot.read:
+        return True
+    places = {address_id(device.address) for device in matched.unlisted}
+    present = {*matched.records, *matched.read, *matched.hung, *places, ""}
+    return known.owner in present and known.code != RELEASED
 
 
 def _after_blindness(

@@ -103,10 +103,10 @@ async def test_a_failed_start_of_nvml_is_its_own_finding_and_heals_by_itself(pro
     await probe.close()
     state.change({"init.error": 18})
     bad, readings, _ = await findings(probe)
-    assert list(bad) == [("nvml/init", "")]
-    assert "18" in bad["nvml/init", ""]
+    assert list(bad) == [("nvml/mismatch", "")]
+    assert "18" in bad["nvml/mismatch", ""]
     assert readings.readable == set()
-    assert list((await findings(probe))[0]) == [("nvml/init", "")]
+    assert list((await findings(probe))[0]) == [("nvml/mismatch", "")]
     state.change({"init.error": None})
     await asyncio.sleep(0.5)  # the pause after a failure, which the fixture made short
     assert (await findings(probe))[0] == {}
@@ -115,7 +115,7 @@ async def test_a_failed_start_of_nvml_is_its_own_finding_and_heals_by_itself(pro
 async def test_a_library_that_is_not_there_is_a_finding(probe, tmp_path):
     await probe.close()
     (tmp_path / nvml.LIBRARY).unlink()
-    assert list((await findings(probe))[0]) == [("nvml/init", "")]
+    assert list((await findings(probe))[0]) == [("nvml/no-driver", "")]
 
 
 async def test_a_gpu_whose_calls_hang_is_named_and_hides_no_other(probe, state):
