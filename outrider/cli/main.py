@@ -13,7 +13,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from outrider.api.names import RELEASE_NAMESPACE
-from outrider.cli import checks, evidence, inject, tables
+from outrider.cli import checks, evidence, inject, live_scan, saved_log, tables
 from outrider.cli.picture import Picture, fetch_picture
 from outrider.cli.resources import NAMESPACES
 from outrider.cli.status import Status, status_of
@@ -89,6 +89,35 @@ def check(
     raise typer.Exit(0 if checks.healthy(results) else 1)
 
 
+@app.command()
+def scan(
+    kernel_log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--kernel-log",
+            help="saved log, - for standard input; can be given again. From dmesg (also -T, -x, -r), journalctl (also "
+            "-o json), syslog or /dev/kmsg; lines of several hosts are told apart by the names in them",
+        ),
+    ] = None,
+    node: Annotated[str, typer.Option(help="name for the node of a log without host names")] = "",
+    config: Annotated[Path | None, typer.Option(help="settings of the node agent, for a look at this machine")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Judge this machine, or saved kernel logs, as the node agent would; no cluster is needed.
+
+    With -o json, a saved log gives one object a line for each finding.
+
+    Exit code 0: nothing. 1: something to watch, to restart or to keep new work from. 3: hardware that asks for a reset,
+    a reboot or a replacement. 2: wrong arguments, or nothing could be read.
+
+    The journal, syslog, dmesg -r or -x and /dev/kmsg tell who wrote a line, and only the kernel's count. Other forms do
+    not: there a line counts where it begins as a driver's line does. Times without a zone are taken as local ones.
+    """
+    if kernel_log:
+        raise typer.Exit(saved_log.run(kernel_log, node, as_json=output is Output.JSON, console=_console()))
+    _scan_machine(config, output)
+
+
 async def _status(kubeconfig: Path | None) -> Status:
     return status_of(await _picture(kubeconfig))
 
@@ -121,6 +150,16 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         way_out = next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")
         typer.echo(f"outrider: {evidence.one_line(error)}" + (f"\n  {way_out}" if way_out else ""), err=True)
         raise typer.Exit(2) from None
+
+
+def _scan_machine(config: Path | None, output: Output) -> None:
+    try:
+        state = live_scan.look(config)
+    except live_scan.ScanError as error:
+        typer.echo(f"outrider: {error}", err=True)
+        raise typer.Exit(2) from None
+    _show(state, live_scan.tables(state), output)
+    raise typer.Exit(saved_log.exit_code([state.verdict]))
 
 
 def _show(answer: object, table: RenderableType, output: Output) -> None:

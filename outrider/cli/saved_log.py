@@ -1,0 +1,267 @@
+"""`outrider scan --kernel-log`: judges saved kernel logs as the node agent judges the live one.
+
+Reads a stream of any length in bounded memory. Lines are grouped by the host that they name, and each host is judged
+for itself; a log without host names is one node.
+"""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from outrider.api.gpunode import SubjectKind, Verdict
+from outrider.health.catalogue import Catalogue, load
+from outrider.health.findings import Evidence, Key, merge
+from outrider.health.judge import judge
+from outrider.health.kernel.bursts import Bursts
+from outrider.health.kernel.devices import ADDRESS_PREFIX
+from outrider.health.kernel.reader import KernelReader, worth_reading
+from outrider.health.kernel.saved import LINE_BYTES, SavedLine, SavedLog
+from outrider.health.kernel.words import Naming, Said
+
+EXIT_NOTHING: Final = 0
+EXIT_SOFT: Final = 1
+EXIT_ERROR: Final = 2
+EXIT_HARD: Final = 3
+_CHUNK_BYTES: Final = 1024 * 1024
+_HOSTS_MAX: Final = 4096
+_OTHER_HOSTS: Final = "(other hosts)"
+_DISTINCT_MAX: Final = 1_000_000  # different lines remembered in all: some 60 MB
+_SETTLED_SECONDS: Final = 60.0  # a saved log has ended: nothing is left to wait for
+_SOURCE: Final = "kernel-log"
+
+
+class ScanFinding(msgspec.Struct, frozen=True, rename="camel"):
+    """One finding of a saved log. Times are RFC 3339, or null where the log counts seconds since the boot only."""
+
+    node: str
+    code: str
+    kind: SubjectKind
+    subject: str
+    """PCI address or UUID of the GPU, with /N its NVLink N; adapter or part of the node; empty for the node."""
+    gpu_uuid: str | None
+    unit: str
+    count: int
+    distinct: int
+    first_seen: str | None
+    last_seen: str | None
+    first_uptime_seconds: float | None
+    last_uptime_seconds: float | None
+    verdict: Verdict
+    meaning: str
+    advice: str
+    evidence: str
+
+
+class _Lines:
+    """Tells different lines apart, exactly up to ``_DISTINCT_MAX`` of them in all."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._counts: dict[tuple[str, Key], int] = {}
+
+    def add(self, host: str, key: Key, line: str) -> None:
+        """Remember that the line told of this on the host."""
+        number = hash((host, key, line))
+        if number not in self._seen and len(self._seen) < _DISTINCT_MAX:
+            self._seen.add(number)
+            self._counts[(host, key)] = self._counts.get((host, key), 0) + 1
+
+    def different(self, host: str, key: Key) -> int:
+        """Return how many different lines told of this on the host."""
+        return self._counts.get((host, key), 1)
+
+
+class _Host:
+    """What the log says about one host."""
+
+    def __init__(self, name: str, lines: _Lines) -> None:
+        self.bursts = Bursts(_SOURCE)
+        self.uuids: dict[str, str] = {}
+        self.dated = False
+        self._name, self._lines = name, lines
+        self._reader = KernelReader()
+        self._seconds = self._clock = 0.0
+
+    def read(self, line: SavedLine) -> None:
+        """Take in a line."""
+        if line.seconds is not None:
+            self._seconds, self.dated = line.seconds, True
+        elif line.uptime_seconds is not None and not self.dated:
+            self._seconds = line.uptime_seconds
+        self._clock = line.uptime_seconds if line.uptime_seconds is not None else self._seconds
+        if self._reader.overdue(self._clock):
+            self.end()
+        self._take(self._reader.read(line.message, self._clock), self._seconds)
+
+    def end(self) -> None:
+        """Take in what waits for further lines."""
+        since = self._reader.waiting_since
+        if since is not None:
+            self._take(self._reader.flush(), max(0.0, self._seconds - (self._clock - since)))
+
+    def _take(self, words: Iterable[Said], now: float) -> None:
+        for said in words:
+            if isinstance(said, Naming):
+                self.uuids[said.subject_id] = said.uuid
+            else:
+                self.bursts.add(said, now)
+                self._lines.add(self._name, (said.code, said.subject, said.subject_id), said.line)
+
+
+class Scan:
+    """Reads saved logs and judges them. ``now`` (seconds since 1970) decides the year of lines that have none."""
+
+    def __init__(self, catalogue: Catalogue, now: float, node: str = "") -> None:
+        self._catalogue = catalogue
+        self._node = node
+        self._now = now
+        self._hosts: dict[str, _Host] = {}
+        self._lines = _Lines()
+
+    def read(self, stream: BinaryIO) -> None:
+        """Take in a log, line by line. Raises OSError."""
+        saved, head = SavedLog(self._now), b""
+        head_read = True
+        for raw in _lines(stream):
+            continues = raw[:1] in (b" ", b"\t")
+            if not continues:
+                head, head_read = raw, False
+            if not worth_reading(raw):
+                continue
+            if continues and not head_read:
+                saved.read(head)  # who wrote the line that goes on here
+            head_read = True
+            self._take(saved.read(raw))
+
+    def _take(self, line: SavedLine) -> None:
+        if not line.from_kernel:
+            return
+        name = line.host or self._node
+        if name not in self._hosts and len(self._hosts) >= _HOSTS_MAX:
+            name = _OTHER_HOSTS
+        if name not in self._hosts:
+            self._hosts[name] = _Host(name, self._lines)
+        self._hosts[name].read(line)
+
+    def findings(self) -> list[ScanFinding]:
+        """Return all findings, the gravest first."""
+        found = [finding for name, host in self._hosts.items() for finding in self._judged(name, host)]
+        return sorted(found, key=lambda one: (-one.verdict.severity, one.node, one.first_seen or "", one.code))
+
+    def _judged(self, name: str, host: _Host) -> Iterator[ScanFinding]:
+        host.end()
+        findings = merge({}, (evidence for _, evidence in host.bursts.take()))
+        names = dict.fromkeys((known.owner for known in findings.values() if known.subject is SubjectKind.GPU), "")
+        latest = max((known.last_seen for known in findings.values()), default=0.0)
+        verdicts = judge(findings.values(), names, latest + _SETTLED_SECONDS, self._catalogue).verdicts
+        for key, known in findings.items():
+            yield self._finding(name, host, known, verdicts[key])
+
+    def _finding(self, name: str, host: _Host, known: Evidence, verdict: Verdict) -> ScanFinding:
+        row = self._catalogue.of(known.code)
+        device, _, link = known.subject_id.partition("/")
+        times = (known.first_seen, known.last_seen)
+        first, last = (_written(seconds) for seconds in times) if host.dated else (None, None)
+        first_uptime, last_uptime = (None, None) if host.dated else times
+        return ScanFinding(
+            node=name,
+            code=known.code,
+            kind=known.subject,
+            subject=_address(device, known.subject) + (f"/{link}" if link else ""),
+            gpu_uuid=device if device.startswith("GPU-") else host.uuids.get(device),
+            unit=known.unit,
+            count=known.count,
+            distinct=self._lines.different(name, known.key),
+            first_seen=first,
+            last_seen=last,
+            first_uptime_seconds=first_uptime,
+            last_uptime_seconds=last_uptime,
+            verdict=verdict,
+            meaning=row.meaning,
+            advice=row.advice,
+            evidence=known.line,
+        )
+
+
+def run(paths: Iterable[Path], node: str, *, as_json: bool, console: Console) -> int:
+    """Judge the logs at the paths, - for standard input, print what was found and return the exit code."""
+    scan = Scan(load(), time.time(), node)
+    for path in paths:
+        try:
+            with _opened(path) as stream:
+                scan.read(stream)
+        except OSError as error:
+            sys.stderr.write(f"outrider: {path}: {error.strerror or error}\n  nothing was judged: is the name right?\n")
+            return EXIT_ERROR
+    findings = scan.findings()
+    if as_json:
+        sys.stdout.write("".join(f"{msgspec.json.encode(finding).decode()}\n" for finding in findings))
+    else:
+        console.print(table(findings), soft_wrap=False)
+    return exit_code(finding.verdict for finding in findings)
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """Return 0 where nothing asks for anything, 1 for what is to be watched or kept from new work, 3 where hardware
+    can't be trusted: reset, reboot or replace. 2 stays for wrong arguments and unreadable files.
+    """
+    gravest = max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NONE)
+    if gravest is Verdict.NONE:
+        return EXIT_NOTHING
+    return EXIT_HARD if gravest.hard else EXIT_SOFT
+
+
+def table(findings: list[ScanFinding]) -> RenderableType:
+    """Return the findings for people: what and where, what it means, what to do next, and the line that shows it."""
+    if not findings:
+        return "Nothing found: no line that Outrider knows as a fault."
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("NODE", "ON", "CODE", "COUNT", "LAST SEEN", "VERDICT", "WHAT"):
+        shown.add_column(column, overflow="fold")
+    for one in findings:
+        count = f"{one.count} ({one.distinct} different)" if one.count > 1 else "1"
+        what = f"{one.meaning}\nNext: {one.advice}\n{one.evidence}"
+        place = f"{one.subject} {one.unit}".strip() or "node"
+        shown.add_row(*map(Text, (one.node or "-", place, one.code, count, _last(one), one.verdict, what)))
+    return shown
+
+
+def _last(finding: ScanFinding) -> str:
+    return finding.last_seen or f"{finding.last_uptime_seconds:.3f} s after boot"
+
+
+def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb")
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield lines; of one that is longer than any real line, the beginning."""
+    partial = b""
+    while chunk := stream.read(_CHUNK_BYTES):
+        *lines, partial = (partial + chunk).split(b"\n")
+        yield from lines
+        partial = partial[:LINE_BYTES] if len(partial) > LINE_BYTES else partial
+    if partial:
+        yield partial
+
+
+def _address(device: str, kind: SubjectKind) -> str:
+    """Return a PCI address as lspci -D writes it; other names as they are."""
+    if not device.startswith(ADDRESS_PREFIX):
+        return device
+    address = device.removeprefix(ADDRESS_PREFIX)
+    function = "" if "." in address or kind not in (SubjectKind.GPU, SubjectKind.LINK) else ".0"
+    return (address.removeprefix("0000")) + function
+
+
+def _written(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
