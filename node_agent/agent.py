@@ -22,6 +22,7 @@ from outrider.workloads import job_uid_of
 
 _LOG: Final = logging.getLogger(__name__)
 _WATCH_SECONDS: Final = 5.0  # how late a probe's silence may be noticed
+_LOGGED_MAX: Final = 16  # new findings of one report that get a line each in the agent's own log
 _CURSOR_SECONDS: Final = 10.0  # how much harmless kernel log is read again after a crash
 
 
@@ -98,7 +99,9 @@ class Agent:
         before, self._memory = self._memory, absorb(self._memory, name, report, time.time(), self._rules, jobs)
         if msgspec.structs.replace(self._memory, sequence=before.sequence) == before and not first:
             return  # nothing but harmless log lines: most reports, so they must cost next to nothing
-        if self._judge() or first or self._memory.diagnostic != before.diagnostic:
+        judged = self._judge()
+        _log_new(before, self._memory)
+        if judged or first or self._memory.diagnostic != before.diagnostic:
             self._changed(False)
 
     def take_ranks(self, ranks: list[RankState], urgent: bool) -> None:
@@ -183,6 +186,17 @@ def jobs_of(pods: Iterable[Pod]) -> dict[str, str]:
 def _job(pod: Pod) -> str:
     controller = pod.metadata.controller()
     return job_uid_of(pod) or (controller.uid if controller else pod.metadata.uid)
+
+
+def _log_new(before: Memory, after: Memory) -> None:
+    """Write a line for each finding that was not there before; a storm of different ones is cut short."""
+    known = {evidence.key for evidence in before.findings}
+    new = [evidence for evidence in after.findings if evidence.key not in known]
+    for evidence in new[:_LOGGED_MAX]:
+        where = {"subject": evidence.subject, "subject_id": evidence.subject_id, "probe": evidence.source}
+        _LOG.info("finding", extra={"code": evidence.code, **where, "line": evidence.line})
+    if len(new) > _LOGGED_MAX:
+        _LOG.info("more findings", extra={"count": len(new) - _LOGGED_MAX})
 
 
 def _measure(memory: Memory, judgement: Judgement, catalogue: Catalogue) -> None:
