@@ -1,7 +1,8 @@
 """One physical fault, one incident: several codes and probes tell of the same broken part. Pure.
 
 Codes fall into families: all codes of one family on one GPU (NIC, node) tell of the same part. Codes that follow are
-never a fault of their own: the driver's advice and the clean-up after a fault (Xid 45) belong to what they follow.
+not a fault of their own: the driver's advice, the clean-up after a fault (Xid 45) and a GPU that no longer answers
+belong to what they follow, if there is anything.
 """
 
 import math
@@ -21,16 +22,19 @@ CLEANUP: Final = "xid/45"
 _BLINDNESS: Final = "monitor/"
 
 # Sources: memory-error guide (48 with 63, 64, 94, 95; remaps), Xid catalogue (74, 136, 144-150, 155; 171 and 172 detail
-# 48), NVML 15 with Xid 79 (both "fallen off the bus"), PCIe errors that go with it; 119 and 120 make NVML calls hang.
+# 48), NVML 15 with Xid 79 (both "fallen off the bus") and the PCIe errors that go with it.
 _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "memory": ("xid/48", "xid/63", "xid/64", "xid/94", "xid/95", "xid/140", "xid/171", "xid/172"),
     "nvlink": ("xid/74", *(f"xid/{number}" for number in range(144, 151)), "xid/136", "xid/155"),
     "bus": ("xid/79", "xid/167", "gpu/lost", "gpu/missing", "kernel/off-bus"),
-    "gsp": ("xid/119", "xid/120", "gpu/unreadable"),
+    "gsp": ("xid/119", "xid/120", "kernel/gsp-timeout"),
+    "start": ("xid/143", "gpu/reset-required", "gpu/unavailable", "kernel/reset-required", "kernel/init-failed"),
     "program": ("xid/13", "xid/31", "xid/32", "xid/43", "xid/68", "xid/69", "xid/137", "gpu/suspect"),
     "repeat": ("gpu/repeat-offender", "gpu/lemon"),
+    "host-memory": ("kernel/mce", "kernel/mce-corrected", "kernel/memory-corrected", "kernel/memory-uncorrected"),
+    "nic": ("kernel/nic-health", "kernel/nic-command", "kernel/nic-lockup", "kernel/nic-register", "kernel/nic-stuck"),
 }
-_FAMILY_OF: Final = {code: family for family, codes in _FAMILIES.items() for code in codes}
+_FAMILY_OF: Final = {code: name for name, codes in _FAMILIES.items() for code in codes}
 _PREFIXES: Final = {
     "remap/": "memory",
     "ecc/": "memory",
@@ -40,10 +44,13 @@ _PREFIXES: Final = {
     "sxid/": "nvlink",
     "aer/": "bus",
     "kernel/aer": "bus",
+    "kernel/pcie": "bus",
     "pcie/": "bus",
-    "kernel/gsp": "gsp",
+    "nic/pcie": "nic-bus",
+    "nic/": "nic",
 }
 _WIDE: Final = ("sxid/", "fabric/")  # the NVSwitch fabric is one part, whichever GPU or switch tells
+_FOLLOWERS: Final = (RECOVERY_PREFIX, XID_RECOVERY_PREFIX, "gpu/unreadable")  # advice; a GPU that answers no more
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +70,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=1024)
 def family(code: str) -> str:
     """Return the name of what the code tells of: codes that are not listed are families of their own."""
-    if code == CLEANUP or code.startswith((RECOVERY_PREFIX, XID_RECOVERY_PREFIX)):
+    if code == CLEANUP or code.startswith(_FOLLOWERS):
         return FOLLOWING
     plain = code.partition(".")[0] if code.startswith("xid/") else code  # xid/74.hardware: the detail of an Xid 74
     if plain in _FAMILY_OF:
