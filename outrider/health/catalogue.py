@@ -110,19 +110,22 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unknown: Fault
     faults: dict[str, Fault]
     recovery_actions: dict[str, _Action]
+    sources: dict[str, str] = {}
 
 
 class Catalogue:
     """Looks codes up; every code has an answer."""
 
-    def __init__(self, rows: Mapping[str, Fault], unknown: Fault) -> None:
+    def __init__(self, rows: Mapping[str, Fault], unknown: Fault, sources: Mapping[str, str]) -> None:
+        self.sources = sources
+        """What the words stand for that rows name as their source."""
         self._rows = dict(rows)
         self._unknown = unknown
         self._memo: dict[str, Fault] = {}
 
     def with_rows(self, rows: Mapping[str, Fault]) -> "Catalogue":
         """Return the catalogue with rows added, or put in the place of those of the same code."""
-        return Catalogue({**self._rows, **rows}, self._unknown)
+        return Catalogue({**self._rows, **rows}, self._unknown, self.sources)
 
     def __contains__(self, code: object) -> bool:
         return code in self._rows
@@ -174,7 +177,7 @@ def parse(*texts: str) -> Catalogue:
     for number, action in document.recovery_actions.items():
         rows[f"{RECOVERY_PREFIX}{number}"] = action.fault(Clears.RECOVERY)
         rows[f"{XID_RECOVERY_PREFIX}{number}"] = action.fault(Clears.BOOT)
-    return Catalogue(rows, document.unknown)
+    return Catalogue(rows, document.unknown, document.sources)
 
 
 def load() -> Catalogue:

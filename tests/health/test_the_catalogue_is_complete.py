@@ -138,6 +138,10 @@ def test_no_two_rows_of_a_driver_tell_the_same_unless_they_mean_the_same():
     assert [meaning for meaning, count in meanings.items() if count > 1] == [CATALOGUE.of("xid/150").meaning]
 
 
+def test_every_source_that_rows_name_is_described():
+    assert {CATALOGUE.of(code).source for code in CATALOGUE.codes} <= set(CATALOGUE.sources)
+
+
 def test_the_catalogue_is_read_fast():
     started = time.process_time()
     load()
