@@ -124,6 +124,21 @@ def test_trouble_spread_thinly_accuses_nobody():
     assert thin.blamed() == []
 
 
+def test_a_leaf_where_things_are_hardly_worse_than_elsewhere_is_not_the_cause():
+    cluster = Cluster.of(60, leaf=6)
+    cluster.add([0, 1, 2], "nic/down")
+    assert cluster.blamed() == [("leaf s0/l0", "network")]
+    cluster.add([number for leaf in range(1, 10) for number in (6 * leaf, 6 * leaf + 1)], "nic/down")
+    assert cluster.blamed() == []
+
+
+def test_a_network_leaf_is_no_switch_of_nvlink_and_gets_no_echoes():
+    cluster = Cluster.of(64, leaf=16)
+    cluster.add(range(5), "xid/145")
+    cluster.add(range(5, 16), "xid/45")
+    assert cluster.blamed() == []
+
+
 @pytest.mark.parametrize(("spread", "blamed"), [(30.0, True), (90.0, False)])
 def test_only_what_begins_within_the_window_has_a_common_cause(spread, blamed):
     cluster = Cluster.of(64, leaf=4)
@@ -178,7 +193,11 @@ def test_the_drivers_advice_goes_with_the_trouble_that_it_is_about(code):
     cluster.add(range(16), "xid/145", verdict=Verdict.WATCH)
     cluster.add([3, 20], code, verdict=Verdict.RESET)
     cluster.add([4], code, verdict=Verdict.RESET, ago=7200)
+    cluster.findings["n5"] = []
+    cluster.add([5], "xid/45")
+    cluster.add([5], code, verdict=Verdict.RESET)
     outlook = cluster.judge()
+    assert outlook.cause_of("n5", cluster.status("n5")) is None, "an echo alone is no witness"
     assert outlook.cause_of("n3", cluster.status("n3")) is not None
     assert outlook.cause_of("n4", cluster.status("n4")) is None
     assert outlook.cause_of("n20", cluster.status("n20")) is None
@@ -252,12 +271,13 @@ def test_a_program_that_fails_on_all_nodes_of_its_job_at_once_is_an_incident_of_
     assert (crash.job, len(crash.nodes), crash.codes) == ("team/train", 16, (code, "xid/45"))
 
 
-def test_a_crash_beside_a_hardware_fault_is_not_put_down_to_the_program():
+@pytest.mark.parametrize(("code", "verdict"), [("xid/95", Verdict.RESET), ("nvlink/inactive", Verdict.WATCH)])
+def test_a_crash_beside_a_hardware_fault_is_not_put_down_to_the_program(code, verdict):
     cluster = Cluster.of(32)
     cluster.add(range(8), "xid/31")
     job = {"team/train": [f"n{one}" for one in range(8)]}
     assert crashes(cluster.statuses, job, NOW)
-    cluster.add([4], "xid/74")
+    cluster.add([4], code, verdict=verdict)
     assert crashes(cluster.statuses, job, NOW) == ()
 
 
@@ -302,7 +322,9 @@ def test_a_rack_that_is_also_a_level_of_the_network_is_one_domain():
 
 CODES = [*HARD, "xid/45", "xid/31", "sxid/12028", "nic/down", "gpu/missing", "monitor/blind", "remap/failure", "x"]
 SMALL = Cluster.of(12, leaf=4, rack=6, clique=3)
-found = st.builds(finding, st.sampled_from(CODES), st.floats(NOW - 400, NOW + 10), last=st.floats(NOW - 400, NOW + 10))
+times = st.floats(NOW - 400, NOW + 10)
+verdicts = st.sampled_from([None, Verdict.RESET])
+found = st.builds(finding, st.sampled_from(CODES), times, verdict=verdicts, last=times)
 given_findings = st.lists(st.tuples(st.sampled_from(sorted(SMALL.labels)), found), max_size=40)
 silent = st.sets(st.sampled_from(sorted(SMALL.labels)))
 
