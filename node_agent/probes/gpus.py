@@ -10,6 +10,7 @@ An event is told at once, also in the middle of a reading; a full reading follow
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -42,11 +43,12 @@ _BUS_SECONDS: Final = 60.0  # between two looks at the PCI bus
 
 
 class NVMLProbe:
-    """Reads all GPUs of the node through the child process."""
+    """Reads all GPUs of the node through the child process. ``clock`` gives seconds that never jump."""
 
     wake: asyncio.Event | None
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.period_seconds = config.nvml_period_seconds
         self.wake = self._woken = asyncio.Event()
         self._hang_seconds = config.nvml_hang_seconds
@@ -78,7 +80,7 @@ class NVMLProbe:
         """
         while True:
             self._woken.clear()
-            if self._released_until > time.monotonic():
+            if self._released_until > self._clock():
                 return await self._let_go()
             if self._events:
                 return self._tell()
@@ -97,7 +99,7 @@ class NVMLProbe:
         return reading.done()
 
     def _done(self, reading: asyncio.Task[Report]) -> Report:
-        self._reading, self._read_at = None, time.monotonic()
+        self._reading, self._read_at = None, self._clock()
         if self._overtaken:
             self._wake_in(_READING_PAUSE_SECONDS)
         return reading.result()
@@ -105,12 +107,12 @@ class NVMLProbe:
     def _heard(self, event: Event) -> None:
         self._events.append(event)
         self._overtaken = True
-        self._wake_in(self._told_at + _EVENT_PAUSE_SECONDS - time.monotonic())
+        self._wake_in(self._told_at + _EVENT_PAUSE_SECONDS - self._clock())
 
     def _tell(self) -> Report:
         """Return the events, and see to it that all GPUs are read soon by a reading that begins after them."""
         events, self._events = self._events, []
-        self._told_at = time.monotonic()
+        self._told_at = self._clock()
         if self._reading is None:
             self._wake_in(self._read_at + _READING_PAUSE_SECONDS - self._told_at)
         return Report(events=gathered(events, time.time()))
@@ -127,7 +129,7 @@ class NVMLProbe:
         The next report shows that it was done (``Snapshot.released``); longer than RELEASE_SECONDS_MAX is not granted.
         """
         seconds = min(seconds, RELEASE_SECONDS_MAX)
-        self._released_until = time.monotonic() + seconds
+        self._released_until = self._clock() + seconds
         self._woken.set()
         if seconds > 0:
             self._wake_in(seconds)
@@ -137,10 +139,10 @@ class NVMLProbe:
         if not await self._end() or any(not child.ended for child in self._stuck):
             return Report(blind="NVML could not be let go of: its child process is stuck in the driver")
         self._windows.clear()
-        return Report(snapshot=Snapshot(released=max(0.0, self._released_until - time.monotonic())))
+        return Report(snapshot=Snapshot(released=max(0.0, self._released_until - self._clock())))
 
     async def _look(self) -> Report:
-        now = time.monotonic()
+        now = self._clock()
         self._hangs = {index: (hang, until) for index, (hang, until) in self._hangs.items() if until > now}
         snapshot = Snapshot(
             hangs=[hang for hang, _ in self._hangs.values()], failed=self._failed, pci=self._on_bus(now)
@@ -196,18 +198,18 @@ class NVMLProbe:
     async def _after_failure(self, snapshot: Snapshot, failed: Failed) -> Snapshot:
         await self._end()
         self._failed = failed
-        self._not_before = time.monotonic() + min(_AFTER_FAILURE_SECONDS, self._retry_seconds)
+        self._not_before = self._clock() + min(_AFTER_FAILURE_SECONDS, self._retry_seconds)
         return msgspec.structs.replace(snapshot, failed=failed)
 
     async def _after_hang(self, snapshot: Snapshot, gpus: list[GPUReading], index: int) -> Snapshot:
         await self._end()
         hang = Hang(index, self._hang_seconds)
-        self._hangs[index] = (hang, time.monotonic() + self._retry_seconds)
+        self._hangs[index] = (hang, self._clock() + self._retry_seconds)
         return msgspec.structs.replace(snapshot, gpus=gpus, hangs=[*snapshot.hangs, hang], failed=None)
 
     def _completed(self, snapshot: Snapshot) -> Snapshot:
         """Add what the last minute shows, and plan a new start of NVML where GPUs are missing."""
-        now = time.monotonic()
+        now = self._clock()
         gpus = with_bus(snapshot.gpus, self._pci or ())
         self._windows = {gpu.uuid: extended(self._windows.get(gpu.uuid, ()), gpu, now) for gpu in gpus if gpu.uuid}
         listed = len(gpus) + len(snapshot.hangs)

@@ -11,6 +11,7 @@ from node_agent.readings.look import Look
 from outrider.health.findings import Evidence
 
 _CRC_PER_SECOND: Final = 100.0
+_RATE_SECONDS_MIN: Final = 10.0  # a rate over a shorter time is a guess
 _BER_MAX: Final = 1e-12
 # Counter, code, words. The names are those of the child process (nvml.py).
 _RISING: Final = (
@@ -58,7 +59,7 @@ def _rising(look: Look) -> Iterator[Evidence]:
     found: dict[str, dict[int, str]] = {}
     for counter, code, words in _RISING:
         for link, rise in _rises(look, counter).items():
-            fast = counter == "crc" and look.trend.seconds > 0 and rise / look.trend.seconds >= _CRC_PER_SECOND
+            fast = counter == "crc" and rise >= _CRC_PER_SECOND * max(look.trend.seconds, _RATE_SECONDS_MIN)
             found.setdefault("nvlink/crc-rate" if fast else code, {})[link] = words
     for code, links in found.items():
         words = ", ".join(sorted(set(links.values())))
