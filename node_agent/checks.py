@@ -27,7 +27,7 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 class CheckSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What the file NAME.yaml beside a check may hold."""
 
-    period_seconds: Annotated[float, msgspec.Meta(ge=5, le=86_400)] = 60.0
+    period_seconds: Annotated[float, msgspec.Meta(ge=10, le=86_400)] = 60.0
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=600)] = 30.0
     subject: Literal["node", "gpu"] = "node"
     """gpu: the first word of the check's line is the UUID of the GPU that it speaks of."""

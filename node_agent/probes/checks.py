@@ -53,11 +53,11 @@ class _Check(msgspec.Struct, kw_only=True):
 class ChecksProbe:
     """Keeps the checks going and tells what they said last."""
 
+    period_seconds = 10.0
     timeout_seconds = 30.0
 
     def __init__(self, config: Config) -> None:
-        self._folder = Path(config.checks_dir) if config.checks_dir else None
-        self.period_seconds = 5.0 if self._folder else 60.0
+        self._folder = Path(config.checks_dir)
         self._uid = config.checks_uid
         self.wake: asyncio.Event | None = asyncio.Event()
         self._slots = asyncio.Semaphore(_TOGETHER)
@@ -70,17 +70,13 @@ class ChecksProbe:
 
     async def read(self) -> Report:
         """Start what is due, and return what all checks said last."""
-        gpus = self._gpus()
-        readable = frozenset({"", *gpus})
-        if self._folder is None:
-            return Report(states=States(readable=readable))  # switched off: what was found before no longer counts
         problem = await self._look(self._folder)
         for name, check in self._checks.items():
             self._start(name, check)
         bad = [evidence for check in self._checks.values() for evidence in check.bad]
         if problem:
             bad.append(unknown(_FOLDER, problem, time.time()))
-        return Report(states=States(bad=tuple(bad), readable=readable))
+        return Report(states=States(bad=tuple(bad), readable=frozenset({"", *self._gpus()})))
 
     def _gpus(self) -> set[str]:
         return {record.uuid for record in self._around.inventory()} if self._around else set()
@@ -186,5 +182,5 @@ def _settings(path: Path) -> tuple[CheckSettings, str]:
 
 
 @probe("checks")
-def _build(config: Config) -> ChecksProbe:
-    return ChecksProbe(config)
+def _build(config: Config) -> ChecksProbe | None:
+    return ChecksProbe(config) if config.checks_dir else None

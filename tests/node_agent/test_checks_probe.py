@@ -8,6 +8,7 @@ import pytest
 from around import Around
 
 from node_agent.config import Config
+from node_agent.probes import registry
 from node_agent.probes.checks import ChecksProbe
 
 
@@ -146,7 +147,6 @@ async def test_a_check_that_is_taken_away_takes_its_finding_along(probe, folder,
     assert around.codes() == {}
 
 
-async def test_switched_off_it_lets_go_of_what_it_found(around):
-    off = ChecksProbe(Config())
-    off.attach(around.surroundings)
-    assert (await off.read()).states.readable == {"", "GPU-0", "GPU-1"}
+def test_without_a_folder_there_is_no_probe(folder):
+    assert "checks" not in registry.build(Config())
+    assert "checks" in registry.build(Config(checks_dir=str(folder)))
