@@ -14,10 +14,13 @@ from rich.console import Console, RenderableType
 
 from outrider.api.names import RELEASE_NAMESPACE
 from outrider.cli import checks, evidence, inject, live_scan, saved_log, tables
+from outrider.cli.explain import CodeError, Explained, code_of, explain_code, explained_lines
 from outrider.cli.picture import Picture, fetch_picture
 from outrider.cli.resources import NAMESPACES
 from outrider.cli.status import Status, status_of
 from outrider.cli.why import Explanation, explain
+from outrider.health.catalogue import load as load_catalogue
+from outrider.health.overrides import OverrideError, apply_overrides
 from outrider.kube.errors import Forbidden, Invalid, KubeError, NoCredentials, NotFound, Unreachable
 from outrider.kube.kinds import PODS
 from outrider.kube.transport import connect
@@ -118,6 +121,31 @@ def scan(
     _scan_machine(config, output)
 
 
+@app.command(name="explain")
+def explain_command(
+    code: Annotated[
+        list[str],
+        typer.Argument(
+            help='xid 119, sxid 20034, nvlink/inactive; "LINE" after the number of an Xid, or a line alone, is read too'
+        ),
+    ],
+    driver: Annotated[str, typer.Option(help="driver version such as 580.65.06, to read NVLink5 lines by")] = "",
+    overrides: Annotated[Path | None, typer.Option(help="file with overrides, checked and applied")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say what the fault catalogue knows about a code, and what is done about it. Needs no cluster."""
+    try:
+        catalogue = load_catalogue() if overrides is None else apply_overrides(load_catalogue(), overrides.read_text())
+        name, line = code_of(code, driver)
+    except CodeError as error:
+        raise typer.BadParameter(str(error), param_hint="CODE") from None
+    except (OSError, UnicodeDecodeError, OverrideError) as error:
+        typer.echo(f"outrider: {overrides}: {error}", err=True)
+        raise typer.Exit(2) from None
+    answer = explain_code(catalogue, name, line)
+    _show(answer, explained_lines(answer), output)
+
+
 async def _status(kubeconfig: Path | None) -> Status:
     return status_of(await _picture(kubeconfig))
 
@@ -166,7 +194,7 @@ def _show(answer: object, table: RenderableType, output: Output) -> None:
     if output is Output.JSON:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
     else:
-        _console().print(table, soft_wrap=not isinstance(answer, Status | Explanation))
+        _console().print(table, soft_wrap=not isinstance(answer, Status | Explanation | Explained))
 
 
 def _console() -> Console:

@@ -1,0 +1,168 @@
+"""`outrider explain xid 119`: what the fault catalogue knows about a code, and what it makes of a line. Pure."""
+
+import re
+from typing import Final
+
+import msgspec
+from rich.console import RenderableType
+from rich.table import Table
+
+from outrider.api.gpunode import Verdict
+from outrider.health.catalogue import (
+    RECOVERY_PREFIX,
+    XID_PREFIX,
+    XID_RECOVERY_PREFIX,
+    Catalogue,
+    Clears,
+    Fault,
+    FaultClass,
+    Reach,
+)
+from outrider.health.decoding import decode
+from outrider.health.judge import COMPANION_SECONDS
+
+_LINE: Final = re.compile(r"(S?)Xid\s{0,4}\([^)]{0,128}\)\s{0,4}:\s{0,4}(\d{1,6})(?!\d)")
+_XID: Final = re.compile(r"xid/(\d{1,6})")
+
+
+class CodeError(ValueError):
+    """The words name no code; the text says how one looks."""
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is known about a code."""
+
+    code: str
+    known: bool
+    name: str
+    meaning: str
+    fault_class: FaultClass | None
+    fatal_to: Reach | None
+    verdict: Verdict
+    weight: float
+    clears: str
+    advice: str
+    source: str
+    belief: list[str]
+    """What else has a say in the verdict, in the order in which it is believed."""
+    line: str
+    """What the line that was given says beyond the code; empty without one."""
+    variants: list[str]
+    """More exact codes, which lines of this one may get."""
+
+
+def code_of(words: list[str], driver: str = "") -> tuple[str, str]:
+    """Return the code that words such as ["xid", "119"] name, and what the line among them says. Raises CodeError."""
+    text = " ".join(words).strip()
+    if found := _LINE.search(text):
+        family, number, line = f"{found[1]}xid".lower(), int(found[2]), text[found.end() :]
+    else:
+        head, _, rest = text.replace("/", " ", 1).partition(" ")
+        value, _, line = rest.strip().partition(" ")
+        if not value:
+            raise CodeError(f"'{text}' is no code: try xid 119, sxid 20034, nvlink/inactive, or a line of the driver")
+        if head.lower() != "xid" or not value.isdecimal() or not line:
+            return f"{head.lower()}/{value}", ""
+        family, number = "xid", int(value)
+    if family != "xid":
+        return f"{family}/{number}", ""
+    decoded = decode(number, line, driver)
+    return decoded.code, decoded.detail
+
+
+def explain_code(catalogue: Catalogue, code: str, line: str = "") -> Explained:
+    """Return what the catalogue knows about the code."""
+    row = catalogue.of(code)
+    return Explained(
+        code=code,
+        known=catalogue.listed(code) is not None,
+        name=row.name,
+        meaning=row.meaning,
+        fault_class=row.fault_class,
+        fatal_to=row.fatal_to,
+        verdict=row.verdict,
+        weight=row.weight,
+        clears=_clears(code, row),
+        advice=row.advice,
+        source=catalogue.sources.get(row.source, row.source),
+        belief=_belief(code, row, known=catalogue.listed(code) is not None),
+        line=line,
+        variants=[other for other in catalogue.codes if other.startswith(f"{code}.")],
+    )
+
+
+def _clears(code: str, row: Fault) -> str:
+    if row.half_life_seconds is not None:
+        return f"fades: half of its weight is left after {_duration(row.half_life_seconds)}"
+    if row.clears is Clears.RECOVERY:
+        return "goes when it has read well for a while (clear_dwell_seconds)"
+    undone = code.startswith(XID_PREFIX) and row.verdict not in (Verdict.REBOOT, Verdict.REPLACE)
+    return f"stays until the node has booted again{', or until the driver takes its advice back' if undone else ''}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:g} {name}"
+    return f"{seconds:g} s"
+
+
+def _belief(code: str, row: Fault, *, known: bool) -> list[str]:
+    says = []
+    if code.startswith((RECOVERY_PREFIX, XID_RECOVERY_PREFIX)):
+        firm = "it takes the place of every Xid's verdict" if row.firm else "it adds to what the Xids say"
+        says.append(f"the driver's own recovery action is believed first: {firm}")
+    elif code.startswith(XID_PREFIX):
+        says.append("the driver's own recovery action (NVML, Xid 154) is believed before this")
+        says += _detailed(code)
+    if row.decided_by:
+        codes = ", ".join(row.decided_by)
+        says.append(
+            f"beside one of {codes} (within {COMPANION_SECONDS:g} s) that one decides, and this is only watched"
+        )
+    if row.settle_seconds:
+        says.append(
+            f"for the first {row.settle_seconds:g} s it only keeps new work away: what comes with it may decide"
+        )
+    if row.blind:
+        says.append("it is silence, so it never leads to a reset, reboot or replacement")
+    if not known:
+        says.append("no row lists this code: it is recorded and shown, and nothing is done about it")
+    return says
+
+
+def _detailed(code: str) -> list[str]:
+    number = _XID.match(code)
+    if number and int(number[1]) == 74:
+        return ["the registers in its line are believed before its number"]
+    if number and int(number[1]) in range(144, 151):
+        return ["the words in its line are believed before its number; the driver's version tells how to read them"]
+    return []
+
+
+def explained_lines(answer: Explained) -> RenderableType:
+    """Return the answer for people."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    table.add_row(answer.code, answer.name or ("" if answer.known else "not in the catalogue"))
+    for label, text in _facts(answer):
+        table.add_row(label, text)
+    return table
+
+
+def _facts(answer: Explained) -> list[tuple[str, str]]:
+    kind = f"{answer.fault_class}; running work lost: {answer.fatal_to}" if answer.fault_class else ""
+    facts = [
+        ("Meaning", answer.meaning),
+        ("Line", answer.line),
+        ("Kind", kind),
+        ("Verdict", answer.verdict),
+        ("Score", f"one fresh occurrence takes {100 * answer.weight:g} of 100 points"),
+        ("Clears", answer.clears),
+        ("Next", answer.advice),
+        ("Source", answer.source),
+        *(("Belief" if number == 0 else "", text) for number, text in enumerate(answer.belief)),
+        ("More exact", ", ".join(answer.variants)),
+    ]
+    return [(label, text) for label, text in facts if text]

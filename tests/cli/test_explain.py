@@ -1,0 +1,126 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from outrider.cli.explain import CodeError, code_of, explain_code
+from outrider.cli.main import app
+from outrider.health.catalogue import load
+
+CATALOGUE = load()
+ON_LINK_6 = "NVLink: fatal error detected on link 6(0x10, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"
+LINK_DOWN = "NVRM: Xid (PCI:0009:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 0x00000000)"
+
+
+def explained(*arguments: str) -> dict:
+    result = CliRunner().invoke(app, ["explain", *arguments, "-o", "json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def printed(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["explain", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["xid", "119"], "xid/119"),
+        (["XID 119"], "xid/119"),
+        (["xid/119"], "xid/119"),
+        (["sxid", "20034"], "sxid/20034"),
+        (["nvlink/inactive"], "nvlink/inactive"),
+        (["xid", "154.2"], "xid/154.2"),
+        (["xid/74.memory"], "xid/74.memory"),
+        (["xid", "0119", "x"], "xid/119"),
+        (["xid", "74", ON_LINK_6], "xid/74.memory"),
+        (["xid", "74", *ON_LINK_6.split()], "xid/74.memory"),
+        ([LINK_DOWN], "xid/149.reset"),
+        ([f"Dec  1 gpu-0 kernel: [171167.62] {LINK_DOWN}"], "xid/149.reset"),
+        (["nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"], "sxid/20034"),
+        (["NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 to 0x4"], "xid/154.4"),
+    ],
+)
+def test_a_code_is_named_in_words_as_a_code_or_by_a_line_of_the_driver(words, code):
+    assert code_of(words)[0] == code
+
+
+@pytest.mark.parametrize("words", [[], [""], ["119"], ["xid"], ["xid/"], ["NVRM:"]])
+def test_words_that_name_no_code_are_refused_with_examples(words):
+    with pytest.raises(CodeError, match="try xid 119"):
+        code_of(words)
+
+
+def test_every_code_of_the_catalogue_is_explained_in_full():
+    for code in CATALOGUE.codes:
+        answer = explain_code(CATALOGUE, code)
+        assert answer.known
+        assert answer.clears
+        assert answer.source in CATALOGUE.sources.values()
+
+
+def test_an_xid_says_what_it_is_how_it_is_judged_and_what_to_do():
+    text = printed("xid", "119")
+    for words in (
+        "GSP_RPC_TIMEOUT",
+        "did not answer",
+        "gpu-reset",
+        "reset",
+        "90 of 100",
+        "booted again",
+        "move work off",
+    ):
+        assert words in text
+    assert "recovery action (NVML, Xid 154) is believed before this" in text
+
+
+def test_a_line_is_read_to_the_bit():
+    answer = explained("xid", "74", ON_LINK_6)
+    assert (answer["code"], answer["verdict"]) == ("xid/74.memory", "reset")
+    assert answer["line"] == "register:bit 0:4 memory"
+
+
+def test_the_driver_s_version_decides_how_the_words_of_nvlink5_are_read():
+    line = "NVRM: Xid (PCI:0009:01:00): 145, RLW_REMAP Fatal XC1 i0 Link 10 (0x00000004 0x00000040 0x00000000)"
+    assert explained(line)["code"] == "xid/145"
+    assert explained(line, "--driver", "570.86.15")["code"] == "xid/145"
+    assert explained(line, "--driver", "580.65.06")["code"] == "xid/145.reset"
+
+
+def test_a_code_whose_lines_say_more_names_the_more_exact_codes():
+    assert explained("xid", "149")["variants"] == ["xid/149.ignore", "xid/149.reset"]
+
+
+def test_companions_and_silence_are_told():
+    assert any("xid/94" in one for one in explained("xid", "48")["belief"])
+    assert any("silence" in one for one in explained("monitor/blind")["belief"])
+    assert any("takes the place of every Xid" in one for one in explained("recovery", "1")["belief"])
+
+
+def test_an_unknown_code_says_what_is_done_with_it():
+    answer = explained("xid", "9999")
+    assert (answer["known"], answer["verdict"]) == (False, "watch")
+    assert any("recorded and shown, and nothing is done" in one for one in answer["belief"])
+    assert "not in the catalogue" in printed("xid", "9999")
+
+
+def test_overrides_are_applied_before_they_go_to_the_cluster(tmp_path):
+    path = tmp_path / "overrides.yaml"
+    path.write_text("faults:\n  xid/63: {verdict: no-new-work, weight: 0.4}\n")
+    answer = explained("xid", "63", "--overrides", str(path))
+    assert (answer["verdict"], answer["weight"], answer["source"]) == ("no-new-work", 0.4, CATALOGUE.sources["user"])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"faults:\n  xid/63:\n    weight: 7\n", ["line 3", "weight"]), (b"\xff", ["utf-8"]), (None, ["No such file"])],
+)
+def test_overrides_with_a_mistake_are_refused_with_line_and_key(tmp_path, content, words):
+    path = tmp_path / "o.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    result = CliRunner().invoke(app, ["explain", "xid", "63", "--overrides", str(path)])
+    assert result.exit_code == 2
+    assert all(word in result.output for word in words)
