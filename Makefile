@@ -1,7 +1,7 @@
 # `make` alone prints the targets. Every step says what it does and how long it took.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test test-more bench-demo generate verify lint docs clean
+.PHONY: help setup programs demo test test-more bench-demo bench-agent generate verify lint docs clean
 
 UV_VERSION := 0.13.9
 SETUP := .venv/.outrider-setup
@@ -53,6 +53,10 @@ verify: generate ## Fail where generated files differ from the committed ones
 
 bench-demo: $(SETUP) ## Figures of the demo: bench/out/demo.json and a table
 	$(STEP) "Demo bench" $(BIN)/python -m bench.demo
+
+SOAK_MINUTES ?= 0
+bench-agent: $(SETUP) ## Figures of the node agent: bench/out/agent.json and a table; SOAK_MINUTES=30 watches its memory too
+	$(STEP) "Agent bench" $(BIN)/python -m bench.agent --soak-minutes $(SOAK_MINUTES)
 
 docs: $(SETUP) ## Build the documentation site into site/
 	$(STEP) "Documentation" $(BIN)/zensical build

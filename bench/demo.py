@@ -90,10 +90,10 @@ def _memory(name: str, megabytes: dict[str, float], where: str) -> list[Figure]:
     return [against(name.format(part), value, "MB", 100, words) for part, value in sorted(megabytes.items())]
 
 
-def write(figures: list[Figure]) -> None:
+def write(figures: list[Figure], out: Path = OUT) -> None:
     """Write the figures and print them as a table."""
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps(msgspec.to_builtins(figures), indent=1) + "\n")
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps(msgspec.to_builtins(figures), indent=1) + "\n")
     print(f"{'name':36} {'value':>10} {'unit':8} {'baseline':>9} {'ratio':>7}  conditions")
     for f in figures:
         print(f"{f.name:36} {f.value:>10} {f.unit:8} {_dash(f.baseline):>9} {_dash(f.ratio):>7}  {f.conditions}")
