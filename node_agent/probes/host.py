@@ -1,0 +1,151 @@
+"""The host probe: disks, mounts, clock and memory, from statvfs(2), adjtimex(2), procfs and sysfs.
+
+A disk that hangs blocks whoever asks it: so all of it happens aside.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from node_agent.config import Config
+from node_agent.host_judging import HostMemory, HostWatch, urgent
+from node_agent.host_readings import DIMM, TIMEX_BYTES, Clock, Disk, HostLook, clock_of, memory_of, mounts_of, same_disk
+from node_agent.kept_file import KeptFile
+from node_agent.nic_readings import counter_of
+from node_agent.probes.aside import Aside
+from node_agent.probes.files import names_in, read_small
+from node_agent.probes.registry import probe
+from node_agent.probes.report import Report
+
+_TIMEOUT_SECONDS: Final = 20.0
+_KEPT: Final = "host.json"
+
+
+class HostProbe:
+    """Looks at the host."""
+
+    wake: asyncio.Event | None = None
+    timeout_seconds = _TIMEOUT_SECONDS
+
+    def __init__(self, config: Config, read_clock: Callable[[], Clock | None]) -> None:
+        self.period_seconds = config.host_period_seconds
+        self._written = (config.state_dir, config.kubelet_pods_dir)
+        self._proc, self._edac = config.proc_path, f"{config.sys_path}/devices/system/edac/mc"
+        self._boot_id_path = config.boot_id_path
+        self._watch = HostWatch(config.kubelet_pods_dir)
+        self._file = KeptFile(Path(config.state_dir) / _KEPT, HostMemory)
+        self._started = False
+        self._read_clock = read_clock
+        self._aside = Aside[Report]()
+
+    async def read(self) -> Report:
+        """Return all that is bad."""
+        return await self._aside.run(self._look)
+
+    def _look(self) -> Report:
+        look = HostLook(
+            boot_id=_or_empty(self._boot_id_path),
+            disks=tuple(_disks(("/", *self._written), self._written)),
+            mounts=mounts_of(_or_empty(f"{self._proc}/1/mounts")),
+            clock=self._read_clock(),
+            ahead=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
+            memory=memory_of(_or_empty(f"{self._proc}/pressure/memory"), _or_empty(f"{self._proc}/meminfo")),
+            dimms=tuple(_dimms(self._edac)),
+        )
+        if not self._started:
+            self._watch.restore(self._file.read() or HostMemory(), look.boot_id)
+            self._started = True
+        monotonic = time.monotonic()
+        kept, states = self._watch.judge(look, time.time(), monotonic)
+        self._file.keep(kept, urgent(kept, states), monotonic)
+        return Report(states=states)
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _or_empty(path: str) -> str:
+    try:
+        return read_small(path)
+    except OSError:  # without pressure stall information the kernel answers EOPNOTSUPP
+        return ""
+
+
+def _disks(paths: Iterable[str], written: Iterable[str]) -> Iterator[Disk]:
+    """Yield each file system once, under the first path that lies on it, and those of ``written`` if read-only.
+
+    The root is never taken for read-only: that of a container is so on purpose.
+    """
+    told: list[Disk] = []
+    for path in paths:
+        disk = _disk(path)
+        if disk is None:
+            continue
+        read_only = disk.read_only and path in written
+        if disk.problem or read_only or not any(same_disk(disk, other) for other in told):
+            yield msgspec.structs.replace(disk, read_only=read_only)
+        told.append(disk)
+
+
+def _disk(path: str) -> Disk | None:
+    try:
+        found = os.statvfs(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Disk(path=path, problem=f"can't be read: {error.strerror or error}")
+    return Disk(
+        path=path,
+        blocks=found.f_blocks,
+        blocks_free=found.f_bavail,
+        inodes=found.f_files,
+        inodes_free=found.f_favail,
+        read_only=bool(found.f_flag & os.ST_RDONLY),
+    )
+
+
+def _dimms(root: str) -> Iterator[DIMM]:
+    """Yield all memory modules; of a controller that does not know its modules, the controller itself."""
+    for controller in names_in(root):
+        if not controller.startswith("mc"):
+            continue
+        modules = [name for name in names_in(f"{root}/{controller}") if name.startswith(("dimm", "rank"))]
+        for module in modules:
+            folder = f"{root}/{controller}/{module}"
+            label = _or_empty(f"{folder}/dimm_label")
+            yield _module(f"{controller}/{module}", label, f"{folder}/dimm_ce_count", f"{folder}/dimm_ue_count")
+        if not modules:
+            yield _module(controller, "", f"{root}/{controller}/ce_count", f"{root}/{controller}/ue_count")
+
+
+def _module(name: str, label: str, corrected: str, uncorrected: str) -> DIMM:
+    return DIMM(
+        name=name,
+        label=label[:64],
+        corrected=counter_of(_or_empty(corrected)),
+        uncorrected=counter_of(_or_empty(uncorrected)),
+    )
+
+
+def _kernel_clock() -> Callable[[], Clock | None]:
+    """Return a function that asks the kernel; it needs no rights, since it changes nothing."""
+    import ctypes
+
+    adjtimex = ctypes.CDLL(None).adjtimex
+
+    def ask() -> Clock | None:
+        timex = ctypes.create_string_buffer(TIMEX_BYTES)  # modes is 0: only read
+        state = adjtimex(timex)
+        return clock_of(timex.raw, state)
+
+    return ask
+
+
+@probe("host")
+def _build(config: Config) -> HostProbe:
+    return HostProbe(config, _kernel_clock())
