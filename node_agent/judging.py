@@ -265,14 +265,11 @@ def _after_states(
 
 
 def _with_nics(memory: Memory, readable: Collection[str], findings: Mapping[Key, Evidence]) -> Memory:
-    """Return the memory with the NICs that were read now, and with those known before that are ill."""
-    seen_now = {owner for owner in readable if owner.startswith(NIC_OWNER)}
-    if not seen_now:
-        return memory
-    ill = {known.owner for known in findings.values()}
-    known = {name for name in memory.nics if f"{NIC_OWNER}{name}" in ill}
-    names = known | {owner.removeprefix(NIC_OWNER) for owner in seen_now} - {""}
-    return msgspec.structs.replace(memory, nics=sorted(names)[:_NICS_MAX])
+    """Return the memory with the NICs that were read now and those that their probe calls ill: a lost one counts."""
+    read = {owner for owner in readable if owner.startswith(NIC_OWNER)}
+    ill = {known.owner for known in findings.values() if known.source == _NIC_WATCHER}
+    names = {owner.removeprefix(NIC_OWNER) for owner in read | ill if owner.startswith(NIC_OWNER)} - {""}
+    return msgspec.structs.replace(memory, nics=sorted(names)[:_NICS_MAX]) if read else memory
 
 
 def _after_snapshot(

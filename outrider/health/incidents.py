@@ -20,15 +20,17 @@ JOIN_SECONDS: Final = 60.0  # a polled state follows the line of its fault by a 
 FOLLOWING: Final = "follows"  # name of the family of codes that follow
 CLEANUP: Final = "xid/45"
 _BLINDNESS: Final = "monitor/"
+_HUNG: Final = "monitor/blind"  # of one GPU: its calls do not return
 
 # Sources: memory-error guide (48 with 63, 64, 94, 95; remaps), Xid catalogue (74, 136, 144-150, 155; 171 and 172 detail
 # 48), NVML 15 with Xid 79 (both "fallen off the bus") and the PCIe errors that go with it.
 _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "memory": ("xid/48", "xid/63", "xid/64", "xid/94", "xid/95", "xid/140", "xid/171", "xid/172"),
     "nvlink": ("xid/74", *(f"xid/{number}" for number in range(144, 151)), "xid/136", "xid/155"),
-    "bus": ("xid/79", "xid/167", "gpu/lost", "gpu/missing", "kernel/off-bus"),
+    "bus": ("xid/79", "xid/167", "gpu/lost", "gpu/missing", "gpu/unavailable", "kernel/off-bus"),
     "gsp": ("xid/119", "xid/120", "kernel/gsp-timeout"),
-    "start": ("xid/143", "gpu/reset-required", "gpu/unavailable", "kernel/reset-required", "kernel/init-failed"),
+    "start": ("xid/143", "gpu/reset-required", "kernel/reset-required", "kernel/init-failed"),
+    "driver": ("kernel/driver-mismatch", "kernel/driver-start", "nvml/mismatch", "nvml/no-driver", "nvml/init"),
     "program": ("xid/13", "xid/31", "xid/32", "xid/43", "xid/68", "xid/69", "xid/137", "gpu/suspect"),
     "repeat": ("gpu/repeat-offender", "gpu/lemon"),
     "host-memory": ("kernel/mce", "kernel/mce-corrected", "kernel/memory-corrected", "kernel/memory-uncorrected"),
@@ -46,6 +48,8 @@ _PREFIXES: Final = {
     "kernel/aer": "bus",
     "kernel/pcie": "bus",
     "pcie/": "bus",
+    "clocks/hw-": "cooling",
+    "thermal/": "cooling",
     "nic/pcie": "nic-bus",
     "nic/": "nic",
 }
@@ -67,9 +71,15 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """When the first of its evidence was first seen, in seconds since 1970."""
 
 
+def family(evidence: Evidence) -> str:
+    """Return the name of what the evidence tells of: codes that are not listed are families of their own."""
+    if evidence.code == _HUNG and evidence.subject is SubjectKind.GPU:
+        return FOLLOWING
+    return _family(evidence.code)
+
+
 @lru_cache(maxsize=1024)
-def family(code: str) -> str:
-    """Return the name of what the code tells of: codes that are not listed are families of their own."""
+def _family(code: str) -> str:
     if code == CLEANUP or code.startswith(_FOLLOWERS):
         return FOLLOWING
     plain = code.partition(".")[0] if code.startswith("xid/") else code  # xid/74.hardware: the detail of an Xid 74
@@ -85,7 +95,7 @@ def incidents(
     groups: dict[tuple[str, str], _Group] = {}
     followers: list[Evidence] = []
     for evidence in findings:
-        name = family(evidence.code)
+        name = family(evidence)
         if name == FOLLOWING:
             followers.append(evidence)
             continue

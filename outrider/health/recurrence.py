@@ -64,7 +64,7 @@ def _of_a_program(evidence: Evidence, catalogue: Catalogue) -> bool:
 
 
 def _explains(other: Evidence, evidence: Evidence) -> bool:
-    return family(other.code) != FOLLOWING and other.code.startswith(("xid/", "sxid/")) and near(other, evidence)
+    return family(other) != FOLLOWING and other.code.startswith(("xid/", "sxid/")) and near(other, evidence)
 
 
 def remembered(known: Iterable[Accusation], new: Iterable[Accusation], now: float) -> list[Accusation]:

@@ -43,7 +43,7 @@ def shares(findings: Iterable[Evidence], catalogue: Catalogue, now: float) -> di
     """Return what each family of faults among the findings leaves."""
     least: dict[str, float] = {}
     for evidence in findings:
-        name = family(evidence.code)
+        name = family(evidence)
         least[name] = min(least.get(name, 1.0), factor(evidence, catalogue.of(evidence.code), now))
     return least
 

@@ -27,6 +27,8 @@ def told(*findings: Evidence) -> dict[str, tuple[str, ...]]:
         ("xid/79", ["gpu/lost", "kernel/off-bus", "kernel/aer-fatal"]),
         ("xid/119", ["xid/120", "gpu/unreadable"]),
         ("xid/119", ["recovery/1", "xid/154.1"]),
+        ("xid/119", ["monitor/blind"]),
+        ("kernel/driver-mismatch", ["nvml/mismatch"]),
     ],
 )
 def test_what_several_codes_and_probes_show_of_one_fault_is_one_incident(lead, others):
@@ -87,8 +89,8 @@ def test_a_nic_that_two_sources_complain_about_is_one_incident():
 
 
 def test_the_detail_of_an_xid_belongs_to_the_same_fault_as_the_bare_code():
-    assert family("xid/74.hardware") == family("xid/74") == family("nvlink/crc") == family("xid/149.reset")
-    assert family("xid/154.2") == family("recovery/2") != family("xid/154")
+    assert len({family(on_gpu(code)) for code in ("xid/74.hardware", "xid/74", "nvlink/crc", "xid/149.reset")}) == 1
+    assert family(on_gpu("xid/154.2")) == family(on_gpu("recovery/2")) != family(on_gpu("xid/154"))
 
 
 @given(st.lists(evidences, max_size=10))
