@@ -32,6 +32,7 @@ import msgspec
 
 from outrider.api.gpunode import Finding, GPUNodeStatus, Health
 from outrider.api.times import parse_rfc3339
+from outrider.health.catalogue import RECOVERY_PREFIX
 from outrider.health.score import points
 from outrider.topology import CLUSTER_LEVEL, NVLINK_LEVEL, RACK_LEVEL, Domain
 
@@ -63,19 +64,22 @@ _PREFIXES: Final[Mapping[str, Family]] = {
     "imex": Family.FABRIC,
     "sxid": Family.FABRIC,
     "nic": Family.NETWORK,
-    "rdma": Family.NETWORK,
-    "efa": Family.NETWORK,
-    "power": Family.POWER,
     "thermal": Family.POWER,
-    "monitor": Family.SILENCE,
 }
-_CODES: Final[Mapping[str, Family]] = {
-    "kernel/off-bus": Family.POWER,
-    "gpu/lost": Family.POWER,
-    "gpu/missing": Family.POWER,
-    "gpu/count": Family.POWER,
-    "gpu/unreadable": Family.SILENCE,
-    "nvml/init": Family.SILENCE,
+_CODES: Final[Mapping[str, Family | None]] = {
+    "dcgm/nvlink-errors": Family.FABRIC,
+    "dcgm/nvlink-crc": Family.FABRIC,
+    # A NIC's own business, or its node's: no switch can be the cause.
+    **dict.fromkeys(
+        ("nic/unreadable", "nic/device-node", "nic/management-node", "nic/verbs-missing", "nic/pcie-width"), None
+    ),
+    "nic/pcie-speed": None,
+    **dict.fromkeys(("gpu/lost", "gpu/missing", "gpu/unlisted", "gpu/count", "gpu/power-cable"), Family.POWER),
+    **dict.fromkeys(("kernel/off-bus", "kernel/pcie-link-down", "kernel/cpu-hot"), Family.POWER),
+    **dict.fromkeys(("clocks/hw-thermal", "clocks/hw-slowdown", "clocks/power-brake"), Family.POWER),
+    **dict.fromkeys(("monitor/blind", "gpu/unreadable", SILENT_AGENT), Family.SILENCE),
+    **dict.fromkeys(("nvml/init", "nvml/no-driver", "nvml/no-access", "nvml/no-gpu"), Family.SILENCE),
+    "nvml/mismatch": Family.SILENCE,
 }
 # Numbers of the Xid catalogue: NVLink 74, 136, 144-150, 155; power 54; off the bus 79, 167.
 _XIDS: Final[Mapping[int, Family]] = {
@@ -85,6 +89,7 @@ _XIDS: Final[Mapping[int, Family]] = {
 _PROGRAM_XIDS: Final = frozenset({13, 31, 32, 43, 68, 69, 137})  # caused by the program (Xid catalogue)
 _ECHO_XID: Final = 45
 _ADVICE_XID: Final = 154
+_RESET_WANTED: Final = frozenset({"gpu/reset-required", "kernel/reset-required"})
 _EVENT_SOURCES: Final = frozenset({"xid", "sxid", "kernel"})  # their last sighting is an event, a state's is a reading
 _SWITCH_SOURCE: Final = "sxid"
 _ECHO_LEVELS: Final = frozenset({NVLINK_LEVEL, RACK_LEVEL})
@@ -168,11 +173,10 @@ class Crash(msgspec.Struct, frozen=True, kw_only=True):
 
 def family_of(code: str) -> Family | None:
     """Return the family that a code is a witness of, None for one that says nothing of shared parts."""
-    known = _CODES.get(code)
     number = _xid(code)
     if number is not None:
         return _XIDS.get(number)
-    return known or _PREFIXES.get(code.partition("/")[0])
+    return _CODES[code] if code in _CODES else _PREFIXES.get(code.partition("/")[0])
 
 
 def _xid(code: str) -> int | None:
@@ -185,7 +189,7 @@ def _xid(code: str) -> int | None:
 
 def _is_advice(code: str) -> bool:
     """True for what the driver wants done (Xid 154, NVML field 230): it names no cause."""
-    return _xid(code) == _ADVICE_XID or code.partition("/")[0] == "recovery" or code == "gpu/reset-required"
+    return _xid(code) == _ADVICE_XID or code.startswith(RECOVERY_PREFIX) or code in _RESET_WANTED
 
 
 def _times(finding: Finding) -> tuple[float, ...]:

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.api.gpunode import Finding, GPUNodeStatus, Verdict
+from outrider.health import domains
+from outrider.health.catalogue import load
 from outrider.health.domains import Family, crashes, family_of, judge_domains
 from outrider.topology import Domain, domains_of, levels_from
 
@@ -82,7 +84,7 @@ def test_a_job_that_dies_beyond_the_domain_gives_it_no_echoes():
 
 def test_a_leaf_switch_is_suspected_where_all_its_nodes_lost_their_port():
     cluster = Cluster.of(512, leaf=16, rack=16)
-    cluster.add(range(32, 48), "nic/down", spread=1.0)
+    cluster.add(range(32, 48), "nic/port-down", spread=1.0)
     assert cluster.blamed() == [("leaf s0/l2", "network")]
     assert cluster.judge().scores[Domain("leaf", "s0/l2")] == 0
 
@@ -96,13 +98,13 @@ def test_a_rack_that_loses_power_is_suspected_as_a_rack():
 
 def test_a_spine_is_suspected_only_where_its_leaves_together_point_to_it():
     cluster = Cluster.of(256, leaf=4)
-    cluster.add(range(32), "nic/down")
+    cluster.add(range(32), "nic/port-down")
     assert cluster.blamed() == [("spine s0", "network")]
     one = Cluster.of(256, leaf=4)
-    one.add([0, 1, 2, 3, 6], "nic/down")
+    one.add([0, 1, 2, 3, 6], "nic/port-down")
     assert one.blamed() == [("leaf s0/l0", "network")]
     two = Cluster.of(256, leaf=4)
-    two.add(range(8), "nic/down")
+    two.add(range(8), "nic/port-down")
     assert two.blamed() == [("leaf s0/l0", "network"), ("leaf s0/l1", "network")]
 
 
@@ -114,21 +116,21 @@ def test_trouble_everywhere_accuses_the_whole_cluster_and_no_leaf():
 
 def test_trouble_spread_thinly_accuses_nobody():
     cluster = Cluster.of(64, leaf=4)
-    cluster.add(range(0, 64, 4), "nic/down")
-    cluster.add([1, 2, 5], "nic/down")
+    cluster.add(range(0, 64, 4), "nic/port-down")
+    cluster.add([1, 2, 5], "nic/port-down")
     assert cluster.blamed() == [("leaf s0/l0", "network")]
-    cluster.add(range(2, 64, 4), "nic/down")
+    cluster.add(range(2, 64, 4), "nic/port-down")
     assert cluster.blamed() == [("the whole cluster", "network")]
     thin = Cluster.of(64, leaf=4)
-    thin.add([*range(0, 64, 4), 1, *range(5, 64, 12)], "nic/down")
+    thin.add([*range(0, 64, 4), 1, *range(5, 64, 12)], "nic/port-down")
     assert thin.blamed() == []
 
 
 def test_a_leaf_where_things_are_hardly_worse_than_elsewhere_is_not_the_cause():
     cluster = Cluster.of(60, leaf=6)
-    cluster.add([0, 1, 2], "nic/down")
+    cluster.add([0, 1, 2], "nic/port-down")
     assert cluster.blamed() == [("leaf s0/l0", "network")]
-    cluster.add([number for leaf in range(1, 10) for number in (6 * leaf, 6 * leaf + 1)], "nic/down")
+    cluster.add([number for leaf in range(1, 10) for number in (6 * leaf, 6 * leaf + 1)], "nic/port-down")
     assert cluster.blamed() == []
 
 
@@ -142,20 +144,20 @@ def test_a_network_leaf_is_no_switch_of_nvlink_and_gets_no_echoes():
 @pytest.mark.parametrize(("spread", "blamed"), [(30.0, True), (90.0, False)])
 def test_only_what_begins_within_the_window_has_a_common_cause(spread, blamed):
     cluster = Cluster.of(64, leaf=4)
-    cluster.add(range(4), "nic/down", ago=600, spread=spread)
+    cluster.add(range(4), "nic/port-down", ago=600, spread=spread)
     assert bool(cluster.judge().suspects) is blamed
 
 
 def test_faults_of_different_kinds_have_no_common_cause():
     cluster = Cluster.of(64, leaf=4)
-    for number, code in enumerate(["nic/down", "xid/79", "xid/145", "remap/failure"]):
+    for number, code in enumerate(["nic/port-down", "xid/79", "xid/145", "remap/failure"]):
         cluster.add([number], code)
     assert cluster.judge().suspects == ()
 
 
 def test_two_nodes_are_a_coincidence_however_small_their_leaf():
     cluster = Cluster.of(64, leaf=2)
-    cluster.add(range(2), "nic/down")
+    cluster.add(range(2), "nic/port-down")
     assert cluster.judge().suspects == ()
     assert cluster.judge().scores == {}
 
@@ -165,7 +167,7 @@ def test_an_event_that_comes_back_counts_by_its_last_time_and_a_state_by_its_fir
     again.add(range(4), "xid/79", ago=86400, spread=7200, last=NOW - 5)
     assert again.blamed() == [("leaf s0/l0", "power")]
     standing = Cluster.of(64, leaf=4)
-    standing.add(range(4), "nic/down", ago=86400, spread=7200, last=NOW - 5)
+    standing.add(range(4), "nic/port-down", ago=86400, spread=7200, last=NOW - 5)
     assert standing.judge().suspects == ()
 
 
@@ -177,7 +179,7 @@ def test_a_node_that_joins_later_belongs_to_the_suspect_domain():
     assert suspect.explains("n3", cluster.status("n3"))
 
 
-@pytest.mark.parametrize("code", ["remap/failure", "xid/64", "nic/down"])
+@pytest.mark.parametrize("code", ["remap/failure", "xid/64", "nic/port-down"])
 def test_a_node_with_hard_evidence_of_its_own_is_not_explained(code):
     cluster = Cluster.of(64, rack=16)
     cluster.add(range(16), "xid/145")
@@ -320,7 +322,7 @@ def test_a_rack_that_is_also_a_level_of_the_network_is_one_domain():
 
 # For any evidence
 
-CODES = [*HARD, "xid/45", "xid/31", "sxid/12028", "nic/down", "gpu/missing", "monitor/blind", "remap/failure", "x"]
+CODES = [*HARD, "xid/45", "xid/31", "sxid/12028", "nic/port-down", "gpu/missing", "monitor/blind", "remap/failure", "x"]
 SMALL = Cluster.of(12, leaf=4, rack=6, clique=3)
 times = st.floats(NOW - 400, NOW + 10)
 verdicts = st.sampled_from([None, Verdict.RESET])
@@ -384,6 +386,12 @@ def test_findings_bent_by_hand_are_read_without_harm(code, first, last):
     crashes(cluster.statuses, {"a/b": list(SMALL.labels)}, NOW)
 
 
+def test_every_code_of_the_table_is_one_that_the_catalogue_knows():
+    catalogue = load()
+    assert [code for code in domains._CODES if code != domains.SILENT_AGENT and code not in catalogue] == []
+    assert {f"xid/{number}" for number in domains._XIDS} <= set(catalogue.codes)
+
+
 @pytest.mark.parametrize(
     ("code", "family"),
     [
@@ -393,7 +401,14 @@ def test_findings_bent_by_hand_are_read_without_harm(code, first, last):
         ("xid/١٤٥", None),
         ("xid/31", None),
         ("sxid/99999", Family.FABRIC),
-        ("nic/down", Family.NETWORK),
+        ("xid/74.minor", Family.FABRIC),
+        ("nic/port-down", Family.NETWORK),
+        ("nic/pcie-width", None),
+        ("thermal/hot", Family.POWER),
+        ("clocks/power-brake", Family.POWER),
+        ("power/capped", None),
+        ("monitor/blind", Family.SILENCE),
+        ("monitor/optional-blind", None),
         ("check/mine", None),
         ("", None),
     ],

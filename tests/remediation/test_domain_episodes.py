@@ -265,7 +265,7 @@ def test_an_episode_of_a_domain_with_steps_was_made_by_hand():
 rows = st.lists(
     st.tuples(
         st.integers(0, 23),
-        st.sampled_from(["xid/145", "xid/79", "nic/down", "remap/failure", "sxid/12028", "xid/45"]),
+        st.sampled_from(["xid/145", "xid/79", "nic/port-down", "remap/failure", "sxid/12028", "xid/45"]),
         st.sampled_from([RESET, REPLACE, WATCH]),
         st.floats(0, 300),
     ),
