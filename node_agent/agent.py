@@ -70,8 +70,11 @@ class Agent:
         self._changed(False)
 
     def known(self) -> Known | None:
-        """Return what to publish; None until every probe has spoken, so that a start never looks like a recovery."""
-        if self._silent:
+        """Return what to publish; None until every probe has spoken, so that a start never looks like a recovery.
+
+        What is grave does not wait for a probe that hangs.
+        """
+        if self._silent and not self._judgement.node.verdict.hard:
             return None
         return Known(
             memory=self._memory,
@@ -79,6 +82,7 @@ class Agent:
             ranks=self._ranks,
             catalogue=self._rules.catalogue,
             holders=self._holders,
+            complete=not self._silent,
         )
 
     def waits_for(self) -> set[str]:

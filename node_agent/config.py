@@ -36,8 +36,6 @@ class Config(ComponentConfig, frozen=True, kw_only=True):
     """Pause between two looks at a kernel log that is a regular file, where nothing wakes the agent (no inotify)."""
     allow_drills: bool = False
     """Kernel-log lines that `outrider inject` marked as a drill count as if the driver had written them."""
-    catalogue_overrides_path: str = ""
-    """YAML file that overrides rows of the fault catalogue and is read again when it changes; empty: none."""
     dcgm_exporter_url: str = ""
     """Metrics page of the node's dcgm-exporter, such as http://10.0.0.7:9400/metrics; empty: DCGM is not asked."""
     dcgm_period_seconds: Seconds = 30.0

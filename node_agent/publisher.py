@@ -66,6 +66,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     catalogue: Catalogue
     holders: dict[str, str] | None = None
     """UUID of each GPU that a pod holds to the pod's UID; None where the kubelet has not told."""
+    complete: bool = True
+    """False until every probe has spoken: until then nothing is lifted, and nobody is told of a recovery."""
 
 
 class Publisher:
@@ -152,7 +154,7 @@ class Publisher:
         with ExitStack() as spans:
             self._open_spans(spans, known)
             done = [await self._attempt(work, known) for work in (self._taint, self._status, self._condition)]
-        complete = all(done) and await self._attempt(self._tell, known)
+        complete = all(done) and (not known.complete or await self._attempt(self._tell, known))
         self.published |= complete
         return complete
 
@@ -282,7 +284,7 @@ class Publisher:
 
 
 def _sees(known: Known) -> bool:
-    return known.judgement.node.health is not Health.UNKNOWN
+    return known.complete and known.judgement.node.health is not Health.UNKNOWN
 
 
 def _ours(node: Node | None) -> object:
