@@ -9,13 +9,15 @@ An event is told at once, also in the middle of a reading; a full reading follow
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
 from node_agent.config import Config
+from node_agent.inventory import GPURecord
 from node_agent.nvml_events import gathered
 from node_agent.probes.nvml_child import START_SECONDS, Child, Hung
 from node_agent.probes.nvml_wire import (
@@ -30,15 +32,18 @@ from node_agent.probes.nvml_wire import (
     Snapshot,
 )
 from node_agent.probes.pci import PCIBus, with_bus
-from node_agent.probes.registry import probe
+from node_agent.probes.registry import Surroundings, probe
 from node_agent.probes.report import Report
+from node_agent.release import SECONDS_MAX, MalformedRequest, seconds_asked
 from node_agent.trends import Window, extended, trend
+from outrider.api.gpunode import GPUNode
 
-RELEASE_SECONDS_MAX: Final = 600.0  # a request that is never taken back must not blind the agent for good
+_LOG: Final = logging.getLogger(__name__)
 _AFTER_FAILURE_SECONDS: Final = 5.0  # between two starts of NVML that fail: each costs a process
 _STUCK_MAX: Final = 2  # children that even SIGKILL does not end (state D in the driver); more would only pile up
 _EVENT_PAUSE_SECONDS: Final = 0.05  # events of a storm are told together
 _READING_PAUSE_SECONDS: Final = 1.0  # between readings that events ask for
+_GPUS_MAX: Final = 32  # of a node
 _BUS_SECONDS: Final = 60.0  # between two looks at the PCI bus
 
 
@@ -55,8 +60,9 @@ class NVMLProbe:
         self._retry_seconds = config.nvml_retry_seconds
         self._rescan_seconds = config.nvml_rescan_seconds
         self._expected = config.expected_gpus
+        self._inventory: Callable[[], Sequence[GPURecord]] = tuple
         # The watchdog works on each GPU; the runner's own limit only guards against mistakes in it.
-        self.timeout_seconds = START_SECONDS + 32 * config.nvml_hang_seconds
+        self.timeout_seconds = START_SECONDS + _GPUS_MAX * config.nvml_hang_seconds
         self._child: Child | None = None
         self._stuck: list[Child] = []
         self._hangs: dict[int, tuple[Hang, float]] = {}
@@ -123,12 +129,27 @@ class NVMLProbe:
         else:
             asyncio.get_running_loop().call_later(seconds, self._woken.set)
 
+    def attach(self, around: Surroundings) -> None:
+        """Look at the inventory, and follow the requests on the GPUNode."""
+        self._inventory = around.inventory
+        around.on_gpunode(self._asked)
+
+    def _asked(self, _old: GPUNode | None, new: GPUNode | None) -> None:
+        try:
+            seconds = seconds_asked(new, time.time())
+        except MalformedRequest as error:
+            _LOG.warning("NVML is not let go of", extra={"problem": str(error)})
+            return
+        if seconds > 0 or self._released_until > self._clock():
+            self.release(seconds)
+
     def release(self, seconds: float) -> None:
         """Let go of NVML for so long, so that a GPU can be reset; 0 takes it up again.
 
-        The next report shows that it was done (``Snapshot.released``); longer than RELEASE_SECONDS_MAX is not granted.
+        The next report shows that it was done (``Snapshot.released``); longer than ``release.SECONDS_MAX`` is not
+        granted.
         """
-        seconds = min(seconds, RELEASE_SECONDS_MAX)
+        seconds = min(seconds, SECONDS_MAX)
         self._released_until = self._clock() + seconds
         self._woken.set()
         if seconds > 0:
@@ -143,27 +164,40 @@ class NVMLProbe:
 
     async def _look(self) -> Report:
         now = self._clock()
-        self._hangs = {index: (hang, until) for index, (hang, until) in self._hangs.items() if until > now}
-        snapshot = Snapshot(
-            hangs=[hang for hang, _ in self._hangs.values()], failed=self._failed, pci=self._on_bus(now)
-        )
         if now < self._not_before:
-            return Report(snapshot=snapshot)
+            return Report(snapshot=Snapshot(failed=self._failed, pci=self._on_bus(now)))
         if now >= self._rescan_at:
             self._rescan_at = float("inf")
             await self._end()
         try:
-            return Report(snapshot=self._completed(await self._ask(snapshot)))
+            return Report(snapshot=self._completed(await self._whole()))
         except Hung as hung:
             await self._end()
             return Report(blind=str(hung))
+
+    async def _whole(self) -> Snapshot:
+        """Ask until all GPUs are read or known to hang: one that was only not reached must not look gone."""
+        for _ in range(_GPUS_MAX):
+            snapshot = await self._ask()
+            if snapshot is not None:
+                return snapshot
+        raise Hung("NVML calls hang on more GPUs than a node can have")
+
+    def _current_hangs(self) -> list[Hang]:
+        """GPUs to leave out: for a while, and while a child is stuck in the driver, so that no more pile up."""
+        now = self._clock()
+        stuck = any(not child.ended for child in self._stuck)
+        self._hangs = {index: (hang, until) for index, (hang, until) in self._hangs.items() if until > now or stuck}
+        return [hang for hang, _ in self._hangs.values()]
 
     def _on_bus(self, now: float) -> list[PCIDevice] | None:
         if now - self._bus_at >= _BUS_SECONDS:
             self._bus_at, self._pci = now, self._bus.gpus()
         return self._pci
 
-    async def _ask(self, snapshot: Snapshot) -> Snapshot:
+    async def _ask(self) -> Snapshot | None:
+        """Return a reading of all GPUs but those that hang; None where another one was found to hang."""
+        snapshot = Snapshot(hangs=self._current_hangs(), failed=self._failed, pci=self._on_bus(self._clock()))
         child = await self._running()
         await child.ask(sorted(self._hangs))
         reading, gpus = -1, list[GPUReading]()
@@ -173,7 +207,8 @@ class NVMLProbe:
             except Hung:
                 if reading < 0:
                     raise
-                return await self._after_hang(snapshot, gpus, reading)
+                await self._after_hang(reading)
+                return None
             match answer:
                 case Begin(index):
                     reading = index
@@ -201,11 +236,9 @@ class NVMLProbe:
         self._not_before = self._clock() + min(_AFTER_FAILURE_SECONDS, self._retry_seconds)
         return msgspec.structs.replace(snapshot, failed=failed)
 
-    async def _after_hang(self, snapshot: Snapshot, gpus: list[GPUReading], index: int) -> Snapshot:
+    async def _after_hang(self, index: int) -> None:
         await self._end()
-        hang = Hang(index, self._hang_seconds)
-        self._hangs[index] = (hang, self._clock() + self._retry_seconds)
-        return msgspec.structs.replace(snapshot, gpus=gpus, hangs=[*snapshot.hangs, hang], failed=None)
+        self._hangs[index] = (Hang(index, self._hang_seconds), self._clock() + self._retry_seconds)
 
     def _completed(self, snapshot: Snapshot) -> Snapshot:
         """Add what the last minute shows, and plan a new start of NVML where GPUs are missing."""
@@ -213,10 +246,10 @@ class NVMLProbe:
         gpus = with_bus(snapshot.gpus, self._pci or ())
         self._windows = {gpu.uuid: extended(self._windows.get(gpu.uuid, ()), gpu, now) for gpu in gpus if gpu.uuid}
         listed = len(gpus) + len(snapshot.hangs)
-        wanted = max(self._expected, sum(1 for device in self._pci or () if device.driver == "nvidia"))
+        on_bus = sum(1 for device in self._pci or () if device.driver == "nvidia")
+        wanted = max(self._expected, on_bus, len(self._inventory()))
         if snapshot.failed is None and listed < wanted:
             self._rescan_at = min(self._rescan_at, now + self._rescan_seconds)
-        self._expected = max(self._expected, listed)
         trends = {uuid: trend(window) for uuid, window in self._windows.items()}
         return msgspec.structs.replace(snapshot, gpus=gpus, trends=trends)
 

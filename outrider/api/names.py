@@ -17,6 +17,7 @@ JOB_UID_LABEL: Final = "outrider.dev/job-uid"  # on a pod: UID of the job that o
 RACK_LABEL: Final = "outrider.dev/rack"  # on a node: the rack it stands in
 
 # Annotations on GPUNodes
+RELEASE_ANNOTATION: Final = "outrider.dev/release-gpus-until"  # RFC 3339: until then the agent lets go of NVML
 RUN_DIAGNOSTIC_ANNOTATION: Final = "outrider.dev/run-diagnostic"  # DiagnosticRequest as JSON
 
 # Label of a DeviceTaintRule: the node whose agent made it (the name, or a digest of one too long for a label)

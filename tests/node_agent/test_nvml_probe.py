@@ -123,7 +123,7 @@ async def test_a_gpu_whose_calls_hang_is_named_and_hides_no_other(probe, state):
     child = probe._child
     state.set_gpu(3, {"call.all.hang": 1})
     bad, readings, _ = await findings(probe, known)
-    assert ("monitor/blind", state.get(3, "uuid")) in bad
+    assert list(bad) == [("monitor/blind", state.get(3, "uuid"))]
     assert child.ended
     probe._hangs = {index: (hang, float("inf")) for index, (hang, _) in probe._hangs.items()}
     bad, readings, _ = await findings(probe, known)
