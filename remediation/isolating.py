@@ -1,4 +1,7 @@
-"""First rung: no new work on the sick node, proven by the taint itself. Running pods go on. Pure."""
+"""First rung: no new work on the sick node, proven by the taint itself. Running pods go on. Pure.
+
+Where the agent keeps each sick GPU apart by a DeviceTaintRule, the node needs no taint.
+"""
 
 from typing import Final
 
@@ -11,6 +14,9 @@ from remediation.rungs import Context, Outcome, Rung
 def _assess(context: Context) -> Outcome | None:
     if context.node not in context.world.nodes:
         return Outcome(StepState.SKIPPED, f"node {context.node} no longer exists: nothing can land on it")
+    if isolated := context.world.isolated_gpus(context.node):
+        gpus = ", ".join(f"GPU {gpu.index}" for gpu in isolated)
+        return Outcome(StepState.DONE, f"DeviceTaintRules keep new pods off {gpus} of {context.node}")
     taint = context.world.taint(context.node)
     if taint is None:
         return None

@@ -63,19 +63,16 @@ def _ended(context: Context) -> Decision | None:
 
 def _empty(context: Context) -> bool:
     """True once the node takes no new work and holds no training pod; a rung under way is first brought to its end."""
-    if any(step.state is StepState.RUNNING for step in context.status.steps) or not _untakable(context):
+    if any(step.state is StepState.RUNNING for step in context.status.steps) or not context.world.closed(context.node):
         return False
     left = context.world.gang_pods(context.node)
     return not left and (not context.status.jobs or context.config.mode is not ActionMode.ENFORCE)
 
 
-def _untakable(context: Context) -> bool:
-    return context.node not in context.world.nodes or context.world.taint(context.node) is not None
-
-
 def _isolated(context: Context, proof: str) -> str:
     node = context.node
-    return f"{proof}. {node} keeps its taint until its agent finds it healthy: kubectl describe gpunode {node}"
+    kept = "its GPUs stay isolated" if context.world.isolated_gpus(node) else f"{node} keeps its taint"
+    return f"{proof}. {kept} until its agent finds it healthy: kubectl describe gpunode {node}"
 
 
 def _close(context: Context, phase: Phase, message: str) -> Decision:

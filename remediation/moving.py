@@ -70,9 +70,9 @@ def remaining(context: Context) -> list[Pod]:
 
 
 def successor(job: AffectedJob, rank: int, context: Context) -> Pod | None:
-    """Return the pod that took over a rank: another UID, the same rank, not on the sick node."""
+    """Return the pod that took over a rank: another UID, the same rank, not on what is sick."""
     others = (pod for pod in context.world.job_pods(job.uid, job.namespace) if pod.metadata.uid not in job.pod_uids)
-    fits = (pod for pod in others if known_rank(pod) == rank and pod.spec.node_name != context.node)
+    fits = (pod for pod in others if known_rank(pod) == rank and context.world.off(pod, context.node))
     return next((pod for pod in fits if rank != UNKNOWN_RANK or _made_since(pod, context)), None)
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from outrider.api.core import Node, Pod, Taint
 from outrider.api.gangplacement import GangPlacement
-from outrider.api.gpunode import GPUNode, Health, Mode, RankState
+from outrider.api.gpunode import GPU, GPUNode, GPUNodeStatus, Health, Mode, RankState
 from outrider.api.remediation import Phase, Remediation
 from outrider.api.times import parse_rfc3339
 from outrider.api.trainingpolicy import TrainingPolicy
@@ -80,12 +80,34 @@ class World:
         conditions = found.status.conditions if found else []
         return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
 
+    def isolated_gpus(self, node: str) -> list[GPU]:
+        """Return the sick GPUs where each is kept from new pods on its own, and nothing else on the node is sick."""
+        status = self.gpu_nodes[node].status if node in self.gpu_nodes else GPUNodeStatus()
+        sick = {gpu.uuid: gpu for gpu in status.gpus if gpu.verdict.hard}
+        hard = [finding for finding in status.findings if finding.verdict.hard]
+        beyond = any(finding.subject_id.split("/")[0] not in sick for finding in hard)
+        return [] if beyond or not all(gpu.isolated for gpu in sick.values()) else list(sick.values())
+
+    def closed(self, node: str) -> bool:
+        """True where no new work can land on what is sick."""
+        return node not in self.nodes or self.taint(node) is not None or bool(self.isolated_gpus(node))
+
     def gang_pods(self, node: str) -> list[Pod]:
-        """Return the training pods that hold the node, in order of name; those ending already are left out."""
-        return sorted(
-            (pod for pod in self.pods.values() if pod.spec.node_name == node and _in_gang(pod) and alive(pod)),
-            key=lambda pod: pod.key,
-        )
+        """Return the training pods that hold what is sick on the node, by name; those ending already are left out.
+
+        That is all of them, unless single GPUs are isolated and it is known who holds which.
+        """
+        pods = (pod for pod in self.pods.values() if pod.spec.node_name == node and _in_gang(pod) and alive(pod))
+        return sorted((pod for pod in pods if self._touched(pod, node)), key=lambda pod: pod.key)
+
+    def _touched(self, pod: Pod, node: str) -> bool:
+        isolated = self.isolated_gpus(node)
+        known = bool(isolated) and any(gpu.held_by for gpu in self.gpu_nodes[node].status.gpus)
+        return not known or any(gpu.held_by == pod.key for gpu in isolated)
+
+    def off(self, pod: Pod, node: str) -> bool:
+        """True for a pod that is elsewhere, or on the node's healthy GPUs while the sick ones are isolated."""
+        return pod.spec.node_name != node or (bool(self.isolated_gpus(node)) and not self._touched(pod, node))
 
     def job_pods(self, job_uid: str, namespace: str) -> list[Pod]:
         """Return the live pods of a job, bound or not, in order of name."""

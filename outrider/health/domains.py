@@ -95,7 +95,7 @@ _SWITCH_SOURCE: Final = "sxid"
 _ECHO_LEVELS: Final = frozenset({NVLINK_LEVEL, RACK_LEVEL})
 _WEIGHTS: Final = {Family.SILENCE: 0.5}
 _FIRST_CHOICE: Final = {Family.FABRIC: (NVLINK_LEVEL, RACK_LEVEL), Family.POWER: (RACK_LEVEL,)}
-_LAST_CHOICE: Final = (RACK_LEVEL, NVLINK_LEVEL)  # for NICs the network's own levels come first
+_LAST_CHOICE: Final = (RACK_LEVEL, NVLINK_LEVEL, CLUSTER_LEVEL)  # for NICs the network's own levels come first
 
 
 class Sighting(NamedTuple):

@@ -89,6 +89,13 @@ def test_a_leaf_switch_is_suspected_where_all_its_nodes_lost_their_port():
     assert cluster.judge().scores[Domain("leaf", "s0/l2")] == 0
 
 
+def test_a_rack_that_is_the_whole_cluster_is_named_as_the_rack():
+    cluster = Cluster.of(8, leaf=8, rack=8)
+    cluster.labels = {name: {"outrider.dev/rack": "r0"} for name in cluster.labels}
+    cluster.add(range(8), "nic/port-down")
+    assert cluster.blamed() == [("rack r0", "network")]
+
+
 def test_a_rack_that_loses_power_is_suspected_as_a_rack():
     cluster = Cluster.of(64, leaf=16, rack=16)
     cluster.add(range(16, 25), "xid/79")

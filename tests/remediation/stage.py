@@ -10,9 +10,15 @@ import msgspec
 
 from outrider.api.checkpoint import CheckpointRequest
 from outrider.api.core import Node, Pod
-from outrider.api.gpunode import GPUNode, Health, RankState, Verdict
+from outrider.api.gpunode import Finding, GPUNode, Health, RankState, Verdict
 from outrider.api.meta import ObjectMeta
-from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION, JOB_UID_LABEL, TRACEPARENT_ANNOTATION, UNHEALTHY_TAINT
+from outrider.api.names import (
+    CHECKPOINT_REQUEST_ANNOTATION,
+    JOB_UID_LABEL,
+    RACK_LABEL,
+    TRACEPARENT_ANNOTATION,
+    UNHEALTHY_TAINT,
+)
 from outrider.api.remediation import Remediation
 from outrider.api.times import rfc3339
 from outrider.kube.client import Client, PatchType, Selector
@@ -40,19 +46,22 @@ async def until(look: Callable[[], Awaitable[T | None]], what: str, seconds: flo
 
 
 class Stage:
-    """Nodes n0 to n3 of one namespace and the Job ``train`` on the first of them."""
+    """Nodes n0 to n3 (or more) of one namespace, in one rack, and the Job ``train`` on the first of them."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.client = client
         self.namespace = namespace
+        self.size = 0
 
     def node(self, number: int) -> str:
         return f"{self.namespace}-n{number}"
 
     async def add_nodes(self, count: int) -> None:
+        self.size = count
         for number in range(count):
             name = self.node(number)
-            await self.client.create(NODES, {"metadata": {"name": name}})
+            labels = {RACK_LABEL: self.namespace}
+            await self.client.create(NODES, {"metadata": {"name": name, "labels": labels}})
             ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
             await self.client.patch(NODES, name, ready, PatchType.STRATEGIC, subresource="status")
             await self.client.create(GPUNODES, GPUNode(metadata=ObjectMeta(name=name)))
@@ -60,9 +69,9 @@ class Stage:
 
     async def remove(self) -> None:
         for episode in (await self.client.list(REMEDIATIONS)).items:
-            if episode.spec.node.startswith(self.namespace):
+            if self.namespace in (episode.spec.node + (episode.spec.domain.name if episode.spec.domain else "")):
                 await self.client.delete(REMEDIATIONS, episode.metadata.name)
-        for number in range(4):
+        for number in range(self.size):
             await self.client.delete(GPUNODES, self.node(number))
             await self.client.delete(NODES, self.node(number))
 
@@ -78,6 +87,15 @@ class Stage:
         health = Health.UNHEALTHY if verdict.hard else Health.HEALTHY
         reason = reason if verdict.hard else ""
         await self.status(number, verdict=verdict, reason=reason, health=health, boot_id="boot-1", score=0, **more)
+
+    async def find(self, number: int, code: str, verdict: Verdict, at: float) -> None:
+        """Report one finding as the node's agent does."""
+        made = Finding(code=code, first_seen=rfc3339(at), last_seen=rfc3339(at), verdict=verdict)
+        await self.judge(number, verdict, code, findings=[made])
+
+    async def rack_episode(self) -> Remediation | None:
+        found = (await self.client.list(REMEDIATIONS)).items
+        return next((one for one in found if one.spec.domain and one.spec.domain.name == self.namespace), None)
 
     async def add_job(self, size: int) -> str:
         """Create an Indexed Job, bind its pods to n0, n1, ... and let them run. Returns the Job's UID."""

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from fleet import ENFORCE, NOW, Fleet, replace
 
-from outrider.api.gpunode import Verdict
+from outrider.api.gpunode import GPU, Verdict
 from outrider.api.remediation import (
     ActionMode,
     AffectedJob,
@@ -449,3 +449,71 @@ def test_a_deadline_is_written_once():
     assert fleet.episodes[name].status.checkpoint_deadline == deadline
     assert deadline != rfc3339(fleet.now)
     assert steps(fleet.episodes[name])["checkpoint"] == StepState.RUNNING
+
+
+def isolate_gpus(fleet: Fleet, *holders: str, sick: int = 1, name: str = "n1") -> None:
+    """Let the agent keep the first GPUs apart; ``holders`` are the pods on GPU 0, 1, ..."""
+    gpus = [
+        GPU(
+            index=index,
+            uuid=f"GPU-{index}",
+            verdict=Verdict.REPLACE if index < sick else Verdict.NONE,
+            isolated=index < sick,
+            held_by=holder,
+        )
+        for index, holder in enumerate(holders)
+    ]
+    fleet._status(name, gpus=gpus)
+
+
+def test_where_the_sick_gpu_is_isolated_the_node_gets_no_taint_and_others_there_go_on():
+    fleet = Fleet().add_nodes("n0", "n1", "n2").add_job("train", "n0", "n1").add_job("other", "n1")
+    fleet.train(90)
+    fleet.judge("n1")
+    isolate_gpus(fleet, "team/train-1-p2", "team/other-0-p3")
+    name = fleet.open("n1").metadata.name
+    assert "DeviceTaintRules keep new pods off GPU 0 of n1" in fleet.run(name).status.steps[0].proof
+    fleet.wait(60)
+    fleet.answer_requests()
+    fleet.run(name)
+    assert fleet.evicted() == {("p2", "n1")}
+    assert not any(isinstance(action, AddTaint) for action in fleet.acted)
+    assert {action.uid for action in fleet.acted if isinstance(action, RequestCheckpoint)} == {"p1", "p2"}
+
+
+def test_a_rank_may_train_on_in_a_healthy_gpu_of_the_same_node():
+    fleet = Fleet().add_nodes("n0", "n1").add_job("train", "n0", "n1")
+    fleet.train(90)
+    fleet.judge("n1")
+    isolate_gpus(fleet, "team/train-1-p2", "")
+    name = fleet.open("n1").metadata.name
+    fleet.run(name)
+    fleet.answer_requests()
+    fleet.run(name)
+    fleet.place("n1")
+    isolate_gpus(fleet, "", "team/train-1-p3")
+    fleet.run(name)
+    fleet.train(101)
+    episode = fleet.run(name)
+    assert steps(episode) == {"isolate": "Done", "checkpoint": "Done", "move": "Done", "resume": "Done"}
+    assert "its GPUs stay isolated until its agent finds it healthy" in episode.status.message
+    assert fleet.open("n1") is None
+
+
+@pytest.mark.parametrize("holders", [("", ""), ("team/train-1-p2", "")])
+def test_where_nobody_knows_who_holds_the_gpu_or_the_node_is_sick_too_all_its_pods_move(holders):
+    fleet = Fleet().add_nodes("n0", "n1").add_job("train", "n0", "n1").add_job("other", "n1")
+    fleet.judge("n1")
+    isolate_gpus(fleet, *holders)
+    if holders[0]:
+        fleet.find("n1", "kernel/uvm-fatal", Verdict.REBOOT)
+    assert fleet.world.gang_pods("n1") == [fleet.pods["team/other-0-p3"], fleet.pods["team/train-1-p2"]]
+
+
+def test_gpus_that_are_not_all_isolated_leave_the_node_to_its_taint():
+    fleet, name = sick_fleet()
+    isolate_gpus(fleet, "team/train-1-p2", "", sick=2)
+    gpus = fleet.gpu_nodes["n1"].status.gpus
+    fleet._status("n1", gpus=[gpus[0], replace(gpus[1], isolated=False)])
+    tainted(fleet, name)
+    assert fleet.nodes["n1"].spec.taints
