@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 from evidence import CATALOGUE
 
@@ -30,8 +32,12 @@ def test_an_unlisted_code_has_the_row_unknown_and_an_unlisted_action_the_row_oth
 
 def test_a_flood_of_unknown_codes_is_answered_from_a_memory_that_stays_small():
     catalogue = parse(HEAD + "faults: {}")
-    rows = {id(catalogue.of(f"xid/{number}")) for number in range(10_000)}
+    tracemalloc.start()
+    rows = {id(catalogue.of(f"xid/{number}")) for number in range(20_000)}
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert rows == {id(catalogue.of("nonsense"))}
+    assert grown < 250_000  # bytes; all 20,000 would take over 1 MB
     assert catalogue.of("xid/154.77") is catalogue.of("xid/154.other")
 
 
