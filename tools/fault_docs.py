@@ -47,8 +47,9 @@ takes its advice back), `recovery` after a while of good readings, *half in 6 h*
 _OVERRIDES = """
 ## Changing a row
 
-Overrides are YAML of the same form as the catalogue, in the file that the agent's setting `catalogueOverridesPath`
-names. They change the rows of listed codes, or add rows; what is not named stays:
+Overrides are YAML of the same form as the catalogue, under the key `faults.yaml` of the ConfigMap that the chart value
+`nodeAgent.catalogueConfigMap` names (`outrider-faults`). They change the rows of listed codes, or add rows; what is not
+named stays:
 
 ```yaml
 faults:
@@ -62,8 +63,13 @@ faults:
     advice: what to do next
 ```
 
-The agent follows the file while it runs. A mistake is named by line, code and key in the finding `catalogue/overrides`,
-and the last good file stays in force. Try a file first: `outrider explain xid 63 --overrides FILE`.
+Try the file, then hand it over:
+
+    outrider explain xid 63 --overrides faults.yaml
+    kubectl -n outrider-system create configmap outrider-faults --from-file=faults.yaml
+
+Agents follow it while they run, within two minutes of a change. A mistake is named by line, code and key in the finding
+`catalogue/overrides`, and the last good file stays in force.
 
 ## Sources
 """
