@@ -4,7 +4,8 @@ from typing import Final
 
 from outrider.api.remediation import Remediation
 from outrider.api.times import parse_rfc3339
-from outrider.health.domains import SKEW_SECONDS, Family, Suspect
+from outrider.health.domains import SKEW_SECONDS, Suspect
+from outrider.health.families import Family
 from outrider.topology import Domain
 from remediation.world import World
 

@@ -23,7 +23,8 @@ from outrider.api.remediation import (
     RemediationStatus,
 )
 from outrider.api.times import parse_rfc3339, rfc3339
-from outrider.health.domains import Family, Outlook, Suspect
+from outrider.health.domains import Outlook, Suspect
+from outrider.health.families import Family
 from outrider.topology import Domain
 from remediation.common_cause import TROUBLE, cause_code, episodes_of, lifted
 from remediation.config import Config

@@ -7,7 +7,9 @@ from cachetools import TTLCache
 from outrider.api import reasons
 from outrider.api.core import Pod
 from outrider.api.remediation import Phase, Remediation, RemediationStatus
-from outrider.health.domains import WINDOW_SECONDS, Crash, Family, Outlook, Suspect, crashes
+from outrider.health.crashes import Crash, crashes
+from outrider.health.domains import WINDOW_SECONDS, Outlook, Suspect
+from outrider.health.families import Family
 from outrider.kube.events import EventRecorder
 from outrider.kube.kinds import NODES, PODS, REMEDIATIONS
 from outrider.telemetry.traces import record_span

@@ -23,8 +23,7 @@ The score says how much of the domain is in trouble now, however it began; more 
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -32,7 +31,7 @@ import msgspec
 
 from outrider.api.gpunode import Finding, GPUNodeStatus, Health
 from outrider.api.times import parse_rfc3339
-from outrider.health.catalogue import RECOVERY_PREFIX
+from outrider.health.families import SILENT_AGENT, Family, family_of, is_advice, is_echo, is_switch, times_of
 from outrider.health.score import points
 from outrider.topology import CLUSTER_LEVEL, NVLINK_LEVEL, RACK_LEVEL, Domain
 
@@ -44,54 +43,6 @@ ECHOES_INSIDE_MIN: Final = 0.8  # echoes beyond the domain are those of a job, n
 ECHO_SHARE: Final = 0.2
 GATHER_SECONDS: Final = 10.0  # several nodes in trouble at once: time for the others to tell
 SKEW_SECONDS: Final = 5.0  # clocks of nodes may differ so much
-CRASH_SECONDS: Final = 5.0  # published studies coalesce Xids of one cause over 5 s
-CRASH_SHARE_MIN: Final = 0.8  # of a job's nodes; an agent may be blind
-SILENT_AGENT: Final = "monitor/silent"  # in no catalogue: the agent itself does not report
-
-
-class Family(StrEnum):
-    """Kinds of trouble that a shared part can cause."""
-
-    FABRIC = "fabric"  # NVLink, NVSwitch
-    NETWORK = "network"  # NICs and the switches behind them
-    POWER = "power"  # power, cooling, the PCIe bus: GPUs gone
-    SILENCE = "silence"  # nothing is known: never a reason to touch hardware
-
-
-_PREFIXES: Final[Mapping[str, Family]] = {
-    "nvlink": Family.FABRIC,
-    "fabric": Family.FABRIC,
-    "imex": Family.FABRIC,
-    "sxid": Family.FABRIC,
-    "nic": Family.NETWORK,
-    "thermal": Family.POWER,
-}
-_CODES: Final[Mapping[str, Family | None]] = {
-    "dcgm/nvlink-errors": Family.FABRIC,
-    "dcgm/nvlink-crc": Family.FABRIC,
-    # A NIC's own business, or its node's: no switch can be the cause.
-    **dict.fromkeys(
-        ("nic/unreadable", "nic/device-node", "nic/management-node", "nic/verbs-missing", "nic/pcie-width"), None
-    ),
-    "nic/pcie-speed": None,
-    **dict.fromkeys(("gpu/lost", "gpu/missing", "gpu/unlisted", "gpu/count", "gpu/power-cable"), Family.POWER),
-    **dict.fromkeys(("kernel/off-bus", "kernel/pcie-link-down", "kernel/cpu-hot"), Family.POWER),
-    **dict.fromkeys(("clocks/hw-thermal", "clocks/hw-slowdown", "clocks/power-brake"), Family.POWER),
-    **dict.fromkeys(("monitor/blind", "gpu/unreadable", SILENT_AGENT), Family.SILENCE),
-    **dict.fromkeys(("nvml/init", "nvml/no-driver", "nvml/no-access", "nvml/no-gpu"), Family.SILENCE),
-    "nvml/mismatch": Family.SILENCE,
-}
-# Numbers of the Xid catalogue: NVLink 74, 136, 144-150, 155; power 54; off the bus 79, 167.
-_XIDS: Final[Mapping[int, Family]] = {
-    **dict.fromkeys((74, 136, *range(144, 151), 155), Family.FABRIC),
-    **dict.fromkeys((54, 79, 167), Family.POWER),
-}
-_PROGRAM_XIDS: Final = frozenset({13, 31, 32, 43, 68, 69, 137})  # caused by the program (Xid catalogue)
-_ECHO_XID: Final = 45
-_ADVICE_XID: Final = 154
-_RESET_WANTED: Final = frozenset({"gpu/reset-required", "kernel/reset-required"})
-_EVENT_SOURCES: Final = frozenset({"xid", "sxid", "kernel"})  # their last sighting is an event, a state's is a reading
-_SWITCH_SOURCE: Final = "sxid"
 _ECHO_LEVELS: Final = frozenset({NVLINK_LEVEL, RACK_LEVEL})
 _WEIGHTS: Final = {Family.SILENCE: 0.5}
 _FIRST_CHOICE: Final = {Family.FABRIC: (NVLINK_LEVEL, RACK_LEVEL), Family.POWER: (RACK_LEVEL,)}
@@ -142,10 +93,10 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
         return family_of(finding.code) is self.family and self._since_then(finding)
 
     def _follows(self, finding: Finding) -> bool:
-        return _is_advice(finding.code) and self._since_then(finding)
+        return is_advice(finding.code) and self._since_then(finding)
 
     def _since_then(self, finding: Finding) -> bool:
-        return any(at >= self.since for at in _times(finding))
+        return any(at >= self.since for at in times_of(finding))
 
 
 class Outlook(msgspec.Struct, frozen=True):
@@ -160,46 +111,6 @@ class Outlook(msgspec.Struct, frozen=True):
     def cause_of(self, node: str, status: GPUNodeStatus) -> Suspect | None:
         """Return the suspect that explains what is hard against the node."""
         return next((suspect for suspect in self.suspects if suspect.explains(node, status)), None)
-
-
-class Crash(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that failed on the nodes of its job at once: an incident of the application, not of hardware."""
-
-    job: str
-    at: float
-    nodes: tuple[str, ...]
-    codes: tuple[str, ...]
-
-
-def family_of(code: str) -> Family | None:
-    """Return the family that a code is a witness of, None for one that says nothing of shared parts."""
-    number = _xid(code)
-    if number is not None:
-        return _XIDS.get(number)
-    return _CODES[code] if code in _CODES else _PREFIXES.get(code.partition("/")[0])
-
-
-def _xid(code: str) -> int | None:
-    """Return the number of an Xid, whatever detail follows it, such as 145 of xid/145.RLW."""
-    source, _, detail = code.partition("/")
-    digits = detail.partition(".")[0]
-    usable = source == "xid" and digits.isascii() and digits.isdigit() and len(digits) < 10
-    return int(digits) if usable else None
-
-
-def _is_advice(code: str) -> bool:
-    """True for what the driver wants done (Xid 154, NVML field 230): it names no cause."""
-    return _xid(code) == _ADVICE_XID or code.startswith(RECOVERY_PREFIX) or code in _RESET_WANTED
-
-
-def _times(finding: Finding) -> tuple[float, ...]:
-    """Return when it happened: none for a finding whose times can't be read."""
-    event = finding.code.partition("/")[0] in _EVENT_SOURCES
-    texts = (finding.first_seen, finding.last_seen) if event else (finding.first_seen,)
-    try:
-        return tuple(parse_rfc3339(text) for text in dict.fromkeys(texts))
-    except ValueError:
-        return ()
 
 
 Places = Mapping[str, Sequence[Domain]]
@@ -248,9 +159,9 @@ class _Evidence:
         for finding in status.findings:
             family = family_of(finding.code)
             if family is not None:
-                self.families[family].add(node, finding.code, _times(finding))
-            elif _xid(finding.code) == _ECHO_XID:
-                self.echoes.add(node, finding.code, _times(finding))
+                self.families[family].add(node, finding.code, times_of(finding))
+            elif is_echo(finding.code):
+                self.echoes.add(node, finding.code, times_of(finding))
 
     def domains_with(self, nodes: Iterable[str], places: Places) -> dict[Domain, set[str]]:
         """Return the domains of the nodes, each with those of them that it holds."""
@@ -356,7 +267,7 @@ def _densest(sightings: Iterable[Sighting]) -> float:
 
 def _echoes(domain: Domain, witnesses: Sequence[Sighting], start: float, evidence: _Evidence) -> list[Sighting]:
     """Return the echoes that a switch of the domain explains: beside several witnesses, or the switch's own word."""
-    switch = any(_is_switch(seen.code) for seen in witnesses)
+    switch = any(is_switch(seen.code) for seen in witnesses)
     strong = switch or len({seen.node for seen in witnesses}) >= NODES_MIN
     if domain.level not in _ECHO_LEVELS or not strong:
         return []
@@ -367,13 +278,9 @@ def _echoes(domain: Domain, witnesses: Sequence[Sighting], start: float, evidenc
     return inside if len(heard & members) >= ECHOES_INSIDE_MIN * len(heard) else []
 
 
-def _is_switch(code: str) -> bool:
-    return code.partition("/")[0] == _SWITCH_SOURCE
-
-
 def _culprits(seen: Iterable[Sighting], hit: Collection[str]) -> tuple[str, ...]:
     """Return the few nodes that reported a switch; where most did, the switch belongs to all and names nobody."""
-    reporters = {sighting.node for sighting in seen if _is_switch(sighting.code)}
+    reporters = {sighting.node for sighting in seen if is_switch(sighting.code)}
     return tuple(sorted(reporters)) if 2 * len(reporters) < len(hit) else ()
 
 
@@ -438,46 +345,3 @@ def _gathering(evidence: _Evidence, places: Places, now: float) -> frozenset[str
             if domain.level != CLUSTER_LEVEL and len(nodes) > 1 and len(evidence.members[domain]) >= NODES_MIN:
                 waiting |= nodes
     return frozenset(waiting)
-
-
-def crashes(statuses: Statuses, jobs: Mapping[str, Collection[str]], now: float) -> tuple[Crash, ...]:
-    """Return the jobs whose program just failed on nearly all their nodes in the same seconds.
-
-    ``jobs`` maps each job to its nodes. A job with a witness of a shared fault, or with a hard finding, is left out:
-    then the program may be the victim.
-    """
-    found = (_crash(job, sorted(nodes), statuses, now) for job, nodes in sorted(jobs.items()))
-    return tuple(crash for crash in found if crash)
-
-
-def _crash(job: str, nodes: Sequence[str], statuses: Statuses, now: float) -> Crash | None:
-    rows = [(node, statuses[node].findings) for node in nodes if node in statuses]
-    failed = sorted(seen for node, findings in rows for seen in _failures(node, findings, now))
-    program = [seen for seen in failed if _xid(seen.code) != _ECHO_XID]
-    if len(nodes) < 2 or not program or any(_suspicious(finding, now) for _, findings in rows for finding in findings):
-        return None
-    start = program[0].at
-    together = [seen for seen in failed if abs(seen.at - start) <= CRASH_SECONDS]
-    hit = {seen.node for seen in together}
-    if len(hit) < max(2, CRASH_SHARE_MIN * len(nodes)):
-        return None
-    codes = tuple(sorted({seen.code for seen in together}))
-    return Crash(job=job, at=together[0].at, nodes=tuple(sorted(hit)), codes=codes)
-
-
-def _failures(node: str, findings: Iterable[Finding], now: float) -> Iterator[Sighting]:
-    for finding in findings:
-        number = _xid(finding.code)
-        if number == _ECHO_XID or number in _PROGRAM_XIDS:
-            yield from (Sighting(at, node, finding.code) for at in _times(finding) if _just(at, now))
-
-
-def _suspicious(finding: Finding, now: float) -> bool:
-    """True for a finding that may have brought the program down."""
-    family = family_of(finding.code)
-    shared = family is not None and family is not Family.SILENCE and any(_just(at, now) for at in _times(finding))
-    return shared or finding.verdict.hard
-
-
-def _just(at: float, now: float) -> bool:
-    return now - WINDOW_SECONDS <= at <= now + SKEW_SECONDS

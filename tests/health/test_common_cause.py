@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.api.gpunode import Finding, GPUNodeStatus, Verdict
-from outrider.health import domains
+from outrider.health import families
 from outrider.health.catalogue import load
-from outrider.health.domains import Family, crashes, family_of, judge_domains
+from outrider.health.crashes import crashes
+from outrider.health.domains import judge_domains
+from outrider.health.families import Family, family_of
 from outrider.topology import Domain, domains_of, levels_from
 
 
@@ -395,8 +397,8 @@ def test_findings_bent_by_hand_are_read_without_harm(code, first, last):
 
 def test_every_code_of_the_table_is_one_that_the_catalogue_knows():
     catalogue = load()
-    assert [code for code in domains._CODES if code != domains.SILENT_AGENT and code not in catalogue] == []
-    assert {f"xid/{number}" for number in domains._XIDS} <= set(catalogue.codes)
+    assert [code for code in families._CODES if code != families.SILENT_AGENT and code not in catalogue] == []
+    assert {f"xid/{number}" for number in families._XIDS} <= set(catalogue.codes)
 
 
 @pytest.mark.parametrize(
