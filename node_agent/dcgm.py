@@ -65,9 +65,9 @@ _XID_SECONDS: Final = 10.0  # the kernel log is read within milliseconds, but ma
 # What NVML or the kernel log call the same fault: code prefixes.
 _SAME: Final = {
     "dcgm/remap-failure": ("remap/failure", "xid/64"),
-    "dcgm/remap-pending": ("remap/pending",),
+    "dcgm/remap-pending": ("remap/pending", "memory/"),
     "dcgm/ecc-uncorrected": ("ecc/", "xid/48", "xid/94", "xid/95"),
-    "dcgm/sram-threshold": ("sram/", "ecc/sram"),
+    "dcgm/sram-threshold": ("ecc/sram",),
     "dcgm/pcie-replays": ("pcie/",),
     "dcgm/nvlink-errors": ("nvlink/", "xid/74"),
     "dcgm/nvlink-crc": ("nvlink/", "xid/74"),

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from node_agent.inventory import GPURecord
+from node_agent.readings import BLIND_CODES
 from outrider.api.core import Node
 from outrider.api.gpunode import SubjectKind
 from outrider.health.findings import Evidence
@@ -19,7 +20,13 @@ from outrider.workloads.resources import GPU
 
 BLACK_HOLE: Final = "kubelet/black-hole"
 UNADVERTISED: Final = "kubelet/unadvertised"
-UNUSABLE: Final = frozenset({"gpu/lost", "gpu/missing", "gpu/reset-required", "gpu/unreadable", "monitor/blind"})
+UNUSABLE: Final = frozenset(
+    {
+        *("gpu/lost", "gpu/missing", "gpu/reset-required", "gpu/unreadable", "gpu/no-access", "gpu/unavailable"),
+        "monitor/blind",
+    }
+)
+"""Findings of a GPU that mean that NVML, and so a program, can't use it."""
 _MIG: Final = "nvidia.com/mig-"  # with the mixed strategy GPUs in MIG mode are counted under names of their own
 _NVML: Final = "nvml"
 
@@ -57,7 +64,7 @@ def compare(node: Node | None, inventory: Sequence[GPURecord], findings: Collect
 def _nvml_is_blind(findings: Iterable[Evidence]) -> bool:
     """Where NVML can't be read at all, that is the finding, and there is nothing to compare with."""
     return any(
-        evidence.code == "nvml/init"
+        evidence.code in BLIND_CODES
         or (
             evidence.code == "monitor/blind"
             and evidence.subject is SubjectKind.NODE

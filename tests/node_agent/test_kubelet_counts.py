@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.kubelet import BLACK_HOLE, UNADVERTISED, UNUSABLE, Comparison, compare
+from node_agent.readings import BLIND_CODES
 from outrider.api.core import Node, NodeStatus
 from outrider.api.gpunode import SubjectKind
 from outrider.health.findings import seen
@@ -66,7 +67,7 @@ def test_a_node_without_the_device_plugin_has_nothing_to_compare():
 @pytest.mark.parametrize(
     "finding",
     [
-        seen("nvml/init", NOW, source="nvml"),
+        *(seen(code, NOW, source="nvml") for code in sorted(BLIND_CODES)),
         seen("monitor/blind", NOW, subject_id="nvml", source="monitor:nvml"),
         seen("monitor/blind", NOW, source="nvml"),
     ],
