@@ -31,7 +31,7 @@ import msgspec
 
 from outrider.api.gpunode import Finding, GPUNodeStatus, Health
 from outrider.api.times import parse_rfc3339
-from outrider.health.families import SILENT_AGENT, Family, family_of, is_advice, is_echo, is_switch, times_of
+from outrider.health.families import SILENT_AGENT, Family, family_of, is_advice, is_echo, names_switch, times_of
 from outrider.health.score import points
 from outrider.topology import CLUSTER_LEVEL, NVLINK_LEVEL, RACK_LEVEL, Domain
 
@@ -147,6 +147,7 @@ class _Evidence:
         self.members: defaultdict[Domain, set[str]] = defaultdict(set)
         self.families: defaultdict[Family, _Trouble] = defaultdict(_Trouble)
         self.echoes = _Trouble()
+        self.accusers: set[str] = set()  # nodes that call their own switch broken
         self.nodes = len(statuses)
         for node, status in statuses.items():
             for domain in places.get(node, ()):
@@ -158,6 +159,8 @@ class _Evidence:
     def _read(self, node: str, status: GPUNodeStatus) -> None:
         for finding in status.findings:
             family = family_of(finding.code)
+            if names_switch(finding):
+                self.accusers.add(node)
             if family is not None:
                 self.families[family].add(node, finding.code, times_of(finding))
             elif is_echo(finding.code):
@@ -223,10 +226,13 @@ def _struck(domain: Domain, nodes: Collection[str], family: Family, evidence: _E
     if not _enough(hit, members) or _share(hit, members) < LIFT_MIN * elsewhere:
         return None
     later = trouble.within(start + WINDOW_SECONDS)
-    return _suspect(domain, family, sorted([*seen, *(one for one in later if one.node in members)]), len(members))
+    seen = sorted([*seen, *(one for one in later if one.node in members)])
+    return _suspect(domain, family, seen, len(members), evidence.accusers)
 
 
-def _suspect(domain: Domain, family: Family, seen: Sequence[Sighting], members: int) -> Suspect:
+def _suspect(
+    domain: Domain, family: Family, seen: Sequence[Sighting], members: int, accusers: Collection[str]
+) -> Suspect:
     nodes = {sighting.node for sighting in seen}
     return Suspect(
         domain=domain,
@@ -235,7 +241,7 @@ def _suspect(domain: Domain, family: Family, seen: Sequence[Sighting], members: 
         nodes=tuple(sorted(nodes)),
         members=members,
         codes=tuple(sorted({sighting.code for sighting in seen})),
-        culprits=_culprits(seen, nodes),
+        culprits=_culprits(nodes, accusers) if family is Family.FABRIC else (),
     )
 
 
@@ -267,8 +273,8 @@ def _densest(sightings: Iterable[Sighting]) -> float:
 
 def _echoes(domain: Domain, witnesses: Sequence[Sighting], start: float, evidence: _Evidence) -> list[Sighting]:
     """Return the echoes that a switch of the domain explains: beside several witnesses, or the switch's own word."""
-    switch = any(is_switch(seen.code) for seen in witnesses)
-    strong = switch or len({seen.node for seen in witnesses}) >= NODES_MIN
+    nodes = {seen.node for seen in witnesses}
+    strong = bool(nodes & evidence.accusers) or len(nodes) >= NODES_MIN
     if domain.level not in _ECHO_LEVELS or not strong:
         return []
     everywhere = evidence.echoes.within(start - SKEW_SECONDS, start + WINDOW_SECONDS)
@@ -278,10 +284,10 @@ def _echoes(domain: Domain, witnesses: Sequence[Sighting], start: float, evidenc
     return inside if len(heard & members) >= ECHOES_INSIDE_MIN * len(heard) else []
 
 
-def _culprits(seen: Iterable[Sighting], hit: Collection[str]) -> tuple[str, ...]:
-    """Return the few nodes that reported a switch; where most did, the switch belongs to all and names nobody."""
-    reporters = {sighting.node for sighting in seen if is_switch(sighting.code)}
-    return tuple(sorted(reporters)) if 2 * len(reporters) < len(hit) else ()
+def _culprits(hit: Collection[str], accusers: Collection[str]) -> tuple[str, ...]:
+    """Return the few nodes that accuse their switch; where most do, the switch belongs to all and names nobody."""
+    few = set(accusers) & set(hit)
+    return tuple(sorted(few)) if 2 * len(few) < len(hit) else ()
 
 
 def _narrowed(struck: Sequence[Suspect], evidence: _Evidence) -> list[Suspect]:

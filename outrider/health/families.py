@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from outrider.api.gpunode import Finding
+from outrider.api.gpunode import Finding, Verdict
 from outrider.api.times import parse_rfc3339
 from outrider.health.catalogue import RECOVERY_PREFIX
 
@@ -91,9 +91,10 @@ def times_of(finding: Finding) -> tuple[float, ...]:
         return ()
 
 
-def is_switch(code: str) -> bool:
-    """True for a code by which a node names its NVLink switch."""
-    return code.partition("/")[0] == _SWITCH_SOURCE
+def names_switch(finding: Finding) -> bool:
+    """True where a node says that its NVLink switch is broken; milder SXids are about a job, or corrected."""
+    grave = finding.verdict.severity >= Verdict.NO_NEW_WORK.severity
+    return grave and finding.code.partition("/")[0] == _SWITCH_SOURCE
 
 
 def is_echo(code: str) -> bool:

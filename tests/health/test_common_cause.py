@@ -40,12 +40,19 @@ def test_nodes_that_only_echo_a_switch_fault_belong_to_it():
 
 def test_the_node_that_reports_the_switch_is_named_and_keeps_its_own_episode():
     cluster = Cluster.of(144, clique=18)
-    cluster.add([20], "sxid/12028", verdict=Verdict.RESET)
+    cluster.add([20], "sxid/22003", verdict=Verdict.REBOOT)
     cluster.add(range(18, 36), "xid/45")
     (suspect,) = cluster.judge().suspects
     assert str(suspect.domain) == "nvlink-domain uuid.1"
     assert suspect.culprits == ("n20",)
     assert not suspect.explains("n20", cluster.status("n20"))
+
+
+def test_a_corrected_error_of_a_switch_explains_no_teardowns():
+    cluster = Cluster.of(144, clique=18)
+    cluster.add([20], "sxid/11012", verdict=Verdict.WATCH)
+    cluster.add(range(18, 36), "xid/45")
+    assert cluster.judge().suspects == ()
 
 
 def test_where_most_nodes_report_the_switch_it_belongs_to_the_domain():
