@@ -59,6 +59,7 @@ def _around(agent: Agent) -> registry.Surroundings:
         inventory=lambda: agent.memory.inventory,
         findings=lambda: agent.memory.findings,
         catalogue=lambda: agent.catalogue,
+        use_catalogue=agent.use_catalogue,
         driver_version=lambda: agent.memory.driver_version,
     )
 
