@@ -103,7 +103,7 @@ def test_a_port_that_goes_down_holds_new_work_back_and_heals_after_the_dwell(hos
     assert "nic/port-down" in node.look(6).found()
     assert node.look().found() == {"nic/flap": "mlx5_3/1"}
     assert node.verdict() is Verdict.WATCH
-    assert node.look(int(12 * HOUR / 60) + 2, every=60).found() == {}
+    assert node.look(int(12 * HOUR / 600) + 2, every=600).found() == {}
 
 
 def test_a_port_without_a_subnet_manager_is_named_as_such(host, node):
@@ -370,16 +370,16 @@ def test_a_port_that_flaps_three_times_in_twelve_hours_and_then_is_quiet_comes_b
         node.look(6)  # 30 s
         host.up("mlx5_5")
         node.look(12)
-        node.look(int(HOUR / 60), every=60)
+        node.look(int(HOUR / 600), every=600)
     assert node.found() == {"nic/flapping": "mlx5_5/1"}
     assert node.verdict() is Verdict.NO_NEW_WORK
     node.restart()  # neither a restart of the agent nor a reboot forgets it
     node.boot = "boot-2"
     assert node.look().found() == {"nic/flapping": "mlx5_5/1"}
-    node.look(int(9.5 * HOUR / 60), every=60)
+    node.look(int(9.5 * HOUR / 600), every=600)
     assert node.found() == {"nic/flap": "mlx5_5/1"}
     assert node.verdict() is Verdict.WATCH
-    node.look(int(3 * HOUR / 60), every=60)
+    node.look(int(3 * HOUR / 600), every=600)
     assert (node.found(), node.judged().node.score) == ({}, 100)
 
 
@@ -418,7 +418,7 @@ def test_a_clock_that_was_set_back_does_not_keep_a_flap_for_ever(host, node):
     node.seconds -= 1e6
     node.look()
     assert set(node.found()) == {"nic/flapping"}
-    assert node.look(int(12 * HOUR / 60) + 2, every=60).found() == {}
+    assert node.look(int(12 * HOUR / 600) + 2, every=600).found() == {}
 
 
 def config(host: Host, tmp_path, **settings) -> Config:
