@@ -112,7 +112,7 @@ async def test_a_folder_that_everybody_may_change_or_that_is_gone_is_unknown(pro
     folder.chmod(0o777)
     assert "everybody may change" in (await settled(probe))["check/folder.unknown"]
     gone = ChecksProbe(Config(checks_dir="/nowhere"))
-    assert await settled(gone) == {"check/folder.unknown": "/nowhere: No such file or directory"}
+    assert await settled(gone) == {"check/folder.unknown": "check folder: /nowhere: No such file or directory"}
 
 
 async def test_two_files_of_one_name_are_told(probe, folder):
