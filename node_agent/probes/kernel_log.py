@@ -7,7 +7,7 @@ nothing twice. What equal lines say is merged before it is handed over, so a sto
 import asyncio
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +41,7 @@ class KernelLogProbe:
         self.period_seconds = self._poll_seconds = config.kernel_log_period_seconds
         self._around: Surroundings | None = None
         self._source: Source | None = None
+        self._records: Iterator[bytes] | None = None
         self._wakeups: Wakeups | None = None
         self._boot_id, self._boot_id_read = "", float("-inf")
         self._taken = self._last = -1
@@ -65,17 +66,19 @@ class KernelLogProbe:
 
     async def _read(self, source: Source) -> Report:
         kinds = {"kernel": 0, "user": 0, "garbage": 0}
-        records = source.records()
-        if source.restarted:
-            self._begin(-1)
+        if self._records is None:  # else a reading was cut short, and goes on where it was
+            self._records = source.records()
+            if source.restarted:
+                self._begin(-1)
         try:
-            for count, raw in enumerate(records, 1):
+            for count, raw in enumerate(self._records, 1):
                 kinds[self._take_in(raw)] += 1
                 if count % _TURN_RECORDS == 0:
                     await asyncio.sleep(0)
         finally:
             for kind, number in kinds.items():
                 KERNEL_RECORDS.labels(kind).inc(number)
+        self._records = None
         self._say_waiting()
         self._replaying = False
         if self._wakeups is not None:
@@ -198,7 +201,7 @@ class KernelLogProbe:
             self._wakeups.close()
         if self._source is not None:
             self._source.close()
-        self._source, self._wakeups = None, None
+        self._source, self._records, self._wakeups = None, None, None
 
     async def close(self) -> None:
         """Close the log."""
