@@ -1,4 +1,4 @@
-"""`outrider explain xid 119`: what the fault catalogue knows about a code, and what it makes of a line. Pure."""
+"""`outrider explain xid 119`: what the fault catalogue knows about a code, and what it makes of a log line. Pure."""
 
 import re
 from typing import Final
@@ -20,8 +20,11 @@ from outrider.health.catalogue import (
 )
 from outrider.health.decoding import decode
 from outrider.health.judge import COMPANION_SECONDS
+from outrider.health.kernel.reader import KernelReader
+from outrider.health.kernel.words import Happening
 
 _LINE: Final = re.compile(r"(S?)Xid\s{0,4}\([^)]{0,128}\)\s{0,4}:\s{0,4}(\d{1,6})(?!\d)")
+_NO_CODE: Final = "is no code: try xid 119, sxid 20034, nvlink/inactive, or a line of the kernel log"
 _XID: Final = re.compile(r"xid/(\d{1,6})")
 
 
@@ -52,22 +55,32 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def code_of(words: list[str], driver: str = "") -> tuple[str, str]:
-    """Return the code that words such as ["xid", "119"] name, and what the line among them says. Raises CodeError."""
+    """Return the code that words such as ["xid", "119"] name, and what a line among them says. Raises CodeError."""
     text = " ".join(words).strip()
     if found := _LINE.search(text):
-        family, number, line = f"{found[1]}xid".lower(), int(found[2]), text[found.end() :]
+        family, number, line = f"{found[1]}xid".lower(), found[2], text[found.end() :]
     else:
-        head, _, rest = text.replace("/", " ", 1).partition(" ")
-        value, _, line = rest.strip().partition(" ")
-        if not value:
-            raise CodeError(f"'{text}' is no code: try xid 119, sxid 20034, nvlink/inactive, or a line of the driver")
-        if head.lower() != "xid" or not value.isdecimal() or not line:
-            return f"{head.lower()}/{value}", ""
-        family, number = "xid", int(value)
-    if family != "xid":
-        return f"{family}/{number}", ""
-    decoded = decode(number, line, driver)
-    return decoded.code, decoded.detail
+        family, number, line = [*text.replace("/", " ", 1).split(maxsplit=2), "", "", ""][:3]
+        family = family.lower()
+    numbered = family in ("xid", "sxid") and number.isdecimal()
+    if line and not numbered:
+        return _code_in(text, driver)
+    if not number:
+        raise CodeError(f"'{text}' {_NO_CODE}")
+    if family == "xid" and numbered and line:
+        decoded = decode(int(number), line, driver)
+        return decoded.code, decoded.detail
+    return f"{family}/{int(number) if numbered else number}", ""
+
+
+def _code_in(text: str, driver: str) -> tuple[str, str]:
+    """Return what a line of the kernel log says, with or without the time and host before it."""
+    for message in (text, text.partition("kernel: ")[2], text.partition("] ")[2]):
+        reader = KernelReader(driver)
+        said = [*reader.read(message, 0.0), *reader.flush()]
+        if happening := next((one for one in said if isinstance(one, Happening)), None):
+            return happening.code, happening.line
+    raise CodeError(f"'{text}' {_NO_CODE}")
 
 
 def explain_code(catalogue: Catalogue, code: str, line: str = "") -> Explained:

@@ -126,7 +126,7 @@ def explain_command(
     code: Annotated[
         list[str],
         typer.Argument(
-            help='xid 119, sxid 20034, nvlink/inactive; "LINE" after the number of an Xid, or a line alone, is read too'
+            help='xid 119, sxid 20034, nvlink/inactive; xid 74 "LINE" or a line of the kernel log alone is read too'
         ),
     ],
     driver: Annotated[str, typer.Option(help="driver version such as 580.65.06, to read NVLink5 lines by")] = "",

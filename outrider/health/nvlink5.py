@@ -3,7 +3,7 @@
 The number alone decides nothing: the same Xid stands for a corrected bit and for a dead link. The line ends with hex
 words: the first names the unit and a sub-code (bits 20 to 25), the second the status, and the driver's branch decides
 which bits of the first word name the unit. The word Fatal or Nonfatal in the line is the driver's grade of the link
-and may contradict the table, which is what counts. Rules: nvlink5.yaml, from NVIDIA's Xid catalogue.
+and may contradict the table, which is what counts. Rules: nvlink5_rules.yaml, from NVIDIA's Xid catalogue.
 """
 
 import re
@@ -160,5 +160,5 @@ def _detail(fit: _Fit | None, first: int, status: int) -> str:
 @cache
 def _table() -> _Table:
     """Return the rules, read at the first NVLink5 line: most nodes never log one."""
-    text = resources.files(__package__).joinpath("nvlink5.yaml").read_text("utf-8")
+    text = resources.files(__package__).joinpath("nvlink5_rules.yaml").read_text("utf-8")
     return msgspec.convert(yaml.load(text, LOADER), _Table)  # noqa: S506 - the C form of the safe loader

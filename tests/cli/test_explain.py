@@ -35,11 +35,15 @@ def printed(*arguments: str) -> str:
         (["xid", "154.2"], "xid/154.2"),
         (["xid/74.memory"], "xid/74.memory"),
         (["xid", "0119", "x"], "xid/119"),
+        (["sxid", "20034", "x"], "sxid/20034"),
         (["xid", "74", ON_LINK_6], "xid/74.memory"),
         (["xid", "74", *ON_LINK_6.split()], "xid/74.memory"),
         ([LINK_DOWN], "xid/149.reset"),
         ([f"Dec  1 gpu-0 kernel: [171167.62] {LINK_DOWN}"], "xid/149.reset"),
         (["nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"], "sxid/20034"),
+        (["NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus."], "kernel/off-bus"),
+        (["Dec  1 10:00:00 gpu-0 kernel: NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus."], "kernel/off-bus"),
+        (["[  12.345678] NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus."], "kernel/off-bus"),
         (["NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 to 0x4"], "xid/154.4"),
     ],
 )
@@ -47,7 +51,7 @@ def test_a_code_is_named_in_words_as_a_code_or_by_a_line_of_the_driver(words, co
     assert code_of(words)[0] == code
 
 
-@pytest.mark.parametrize("words", [[], [""], ["119"], ["xid"], ["xid/"], ["NVRM:"]])
+@pytest.mark.parametrize("words", [[], [""], ["119"], ["xid"], ["xid/"], ["NVRM:"], ["all is well here"]])
 def test_words_that_name_no_code_are_refused_with_examples(words):
     with pytest.raises(CodeError, match="try xid 119"):
         code_of(words)
