@@ -1,10 +1,16 @@
-import pytest
-from around import CATALOGUE, Around
+import time
 
+import pytest
+from around import CATALOGUE, RULES, Around
+
+from node_agent.agent import Agent
 from node_agent.config import Config
 from node_agent.probes import registry
 from node_agent.probes.overrides import OverridesProbe
-from outrider.api.gpunode import Verdict
+from node_agent.probes.report import KernelPosition, Report, Sighting
+from node_agent.state import Store
+from outrider.api.gpunode import SubjectKind, Verdict
+from outrider.health.findings import seen
 
 GOOD = "faults:\n  xid/63: {verdict: none, weight: 0}\n"
 BAD = "faults:\n  xid/63:\n    verdict: nope\n"
@@ -130,3 +136,20 @@ async def test_the_finding_names_the_mistake_weighs_nothing_and_goes_when_it_is_
 def test_the_probe_runs_only_where_a_file_is_named():
     assert "overrides" not in registry.build(Config())
     assert "overrides" in registry.build(Config(catalogue_overrides_path="/etc/outrider/overrides.yaml"))
+
+
+async def test_the_agent_judges_what_it_knows_anew_when_the_file_changes(tmp_path):
+    told = []
+    agent = Agent(Store(tmp_path / "state"), RULES, {"overrides": 60.0, "kernel-log": 60.0}, told.append)
+    probe = OverridesProbe(tmp_path / "overrides.yaml", tmp_path / "state")
+    probe.attach(registry.Surroundings(catalogue=lambda: agent.catalogue, use_catalogue=agent.use_catalogue))
+    agent.take("overrides", await probe.read())
+    evidence = seen("xid/63", time.time(), subject=SubjectKind.GPU, subject_id="GPU-0", source="kernel-log")
+    agent.take("kernel-log", Report(sightings=(Sighting(0, evidence),), position=KernelPosition("boot", 0)))
+    assert agent.known().judgement.node.verdict is Verdict.WATCH
+
+    told.clear()
+    (tmp_path / "overrides.yaml").write_text(GOOD.replace("none", "no-new-work"))
+    agent.take("overrides", await probe.read())
+    assert agent.known().judgement.node.verdict is Verdict.NO_NEW_WORK
+    assert told
