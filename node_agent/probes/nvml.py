@@ -17,9 +17,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any, Final
 
-import pynvml
+# pynvml imports ctypes.util, which brings in shutil, subprocess and more (2 MB), for a function that it never calls.
+_UNUSED: Final = ModuleType("ctypes.util")
+_UNUSED.find_library = lambda _name: None  # type: ignore[attr-defined]  # a module made by hand declares nothing
+sys.modules.setdefault("ctypes.util", _UNUSED)
+
+import pynvml  # noqa: E402 - after the stand-in above
 
 JSON = dict[str, Any]
 
@@ -58,6 +64,7 @@ _FIELD_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", 
 # Double-bit error, Xid, storm of single-bit errors, page retired or not, poison, GPU unavailable, recovery action.
 _EVENTS: Final = 0x2 | 0x8 | 0x200 | 0x400 | 0x800 | 0x1000 | 0x2000 | 0x4000 | 0x8000
 _WAIT_MS: Final = 10_000
+_ARM_SECONDS: Final = 1.0  # registration may hang as any call; the readings go on without it
 _BACK_OFF_SECONDS: Final = (1.0, 5.0, 30.0)
 _REFRESH_SECONDS: Final = 600.0  # what does not change while a driver is loaded is asked again this often
 
@@ -111,8 +118,8 @@ class _Node:
             if index not in skip:
                 _say("begin", index=index)
                 _say("read", gpu=self._gpu(index))
-        _say("end", driver_version=driver, nvml_version=library or "", events_code=self._events.code)
         self._events.start()
+        _say("end", driver_version=driver, nvml_version=library or "", events_code=self._events.code)
 
     def _ask(self, name: str, call: Callable[[], Any]) -> Any:
         self.call = name
@@ -395,16 +402,18 @@ class _Events:
         self.code = 0
         self._gpus: dict[int, tuple[str, Any]] = {}
         self._begun = False
+        self._armed = threading.Event()
 
     def add(self, index: int, uuid: str, handle: Any) -> None:
         """Note a GPU to wait for; one that comes later than the others is taken in after the wait under way."""
         self._gpus[index] = (uuid, handle)
 
     def start(self) -> None:
-        """Begin to wait, once: what the GPUs are called is known after the first reading."""
+        """Begin to wait, once, when the GPUs have been read: the end of that reading says that events come now."""
         if not self._begun:
             self._begun = True
             threading.Thread(target=self._run, daemon=True).start()
+            self._armed.wait(_ARM_SECONDS)
 
     def _run(self) -> None:
         failures = 0
@@ -416,6 +425,7 @@ class _Events:
                 self.code = error.value
             except AttributeError:
                 self.code = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+            self._armed.set()
             failures = 1 if time.monotonic() - began > _BACK_OFF_SECONDS[-1] else failures + 1
             if self.code:
                 time.sleep(_BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS)) - 1])
@@ -426,6 +436,7 @@ class _Events:
             wanted = set(self._gpus)
             names = self._register(events)
             self.code = 0
+            self._armed.set()
             while wanted == set(self._gpus):
                 self._wait(events, names)
         finally:
