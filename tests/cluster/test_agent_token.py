@@ -36,11 +36,11 @@ def token(installed: State) -> str:
     return str(answer["status"]["token"])
 
 
-def call(state: State, token: str, path: str, patch: Any, kind: str = _MERGE) -> tuple[int, str]:
+def call(state: State, token: str, path: str, patch: Any, kind: str = _MERGE, method: str = "PATCH") -> tuple[int, str]:
     context = ssl.create_default_context(cafile=str(control_plane.certificates(state) / "ca.crt"))
     connection = http.client.HTTPSConnection(state.plan.host, state.plan.port("kube-apiserver"), context=context)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
-    connection.request("PATCH", f"{path}?dryRun=All", json.dumps(patch), headers)
+    connection.request(method, f"{path}?dryRun=All", json.dumps(patch), headers)
     response = connection.getresponse()
     text = response.read().decode()
     connection.close()
@@ -87,3 +87,40 @@ def test_it_sets_its_own_condition(installed: State, token: str) -> None:
     kind = "application/strategic-merge-patch+json"
     code, text = call(installed, token, "/api/v1/nodes/gpu-0/status", {"status": {"conditions": [condition]}}, kind)
     assert code == 200, text
+
+
+def rule(node: str = "gpu-0", **selector: str) -> dict[str, Any]:
+    chosen = {"driver": "gpu.nvidia.com", "pool": node, "device": "gpu-3"} | selector
+    taint = {"key": "outrider.dev/unhealthy", "value": "x", "effect": "NoSchedule"}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": f"outrider-gpu-3.{node}"},
+        "spec": {"deviceSelector": chosen, "taint": taint},
+    }
+
+
+def evicting() -> dict[str, Any]:
+    body = rule()
+    body["spec"]["taint"]["effect"] = "NoExecute"
+    return body
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        (rule(), 201, ""),
+        (rule("gpu-1"), 403, "rules named outrider-DEVICE.NODE"),
+        (rule("x.gpu-0"), 403, "rules named outrider-DEVICE.NODE"),
+        (rule(pool="gpu-1"), 403, "one GPU of its own node"),
+        (rule(driver="net.example"), 403, "one GPU of its own node"),
+        (evicting(), 403, "one GPU of its own node"),
+    ],
+    ids=["its own", "another node's", "a node that ends alike", "another pool", "another driver", "evicts pods"],
+)
+def test_it_taints_gpus_of_its_own_node_only(
+    installed: State, token: str, body: dict[str, Any], code: int, words: str
+) -> None:
+    path = "/apis/resource.k8s.io/v1/devicetaintrules"
+    answer, text = call(installed, token, path, body, "application/json", "POST")
+    assert (answer, words in text) == (code, True), text

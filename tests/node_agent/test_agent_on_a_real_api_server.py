@@ -15,10 +15,16 @@ import yaml
 from outrider.api import beacon
 from outrider.api.beacon import Beacon
 from outrider.api.gpunode import GPUNode, Health, Verdict
-from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION, INPOD_VOLUME, JOB_UID_LABEL, UNHEALTHY_TAINT
-from outrider.kube.client import PatchType
+from outrider.api.names import (
+    AGENT_NODE_LABEL,
+    CHECKPOINT_REQUEST_ANNOTATION,
+    INPOD_VOLUME,
+    JOB_UID_LABEL,
+    UNHEALTHY_TAINT,
+)
+from outrider.kube.client import PatchType, Selector
 from outrider.kube.errors import KubeError
-from outrider.kube.kinds import EVENTS, GPUNODES, NODES, PODS
+from outrider.kube.kinds import DEVICETAINTRULES, EVENTS, GPUNODES, NODES, PODS, RESOURCESLICES
 from testbed import control_plane as control_planes
 from testbed import kernel_log, nvml, processes
 from testbed.faults import Driver, clear, off_bus, xid
@@ -225,6 +231,58 @@ async def test_contained_errors_do_not_taint(world):
 
     await until(seen)
     assert await untainted(world)
+
+
+async def offer_by_dra(world: World) -> None:
+    """What NVIDIA's DRA driver publishes for the node."""
+    devices = [
+        {"name": f"gpu-{gpu}", "attributes": {"uuid": {"string": world.driver.state.get(gpu, "uuid")}}}
+        for gpu in range(8)
+    ]
+    pool = {"name": world.node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "pool": pool, "nodeName": world.node, "devices": devices}
+    await world.client.create(RESOURCESLICES, {"metadata": {"name": f"{world.node}-slice"}, "spec": spec})
+
+
+async def rules(world: World) -> list[str]:
+    page = await world.client.list(DEVICETAINTRULES, Selector(labels=f"{AGENT_NODE_LABEL}={world.node}"))
+    return sorted(rule.metadata.name for rule in page.items)
+
+
+async def test_a_gpu_from_dra_is_isolated_alone_and_comes_back(world):
+    await offer_by_dra(world)
+    off_bus(world.driver, 3)
+    name = f"outrider-gpu-3.{world.node}"
+    assert await until(lambda: rules(world), 10) == [name]
+    rule = await world.client.get(DEVICETAINTRULES, name)
+    assert (rule.spec.taint.key, rule.spec.taint.effect) == (UNHEALTHY_TAINT, "NoSchedule")
+    await until(lambda: unhealthy(world))
+    assert [gpu.index for gpu in (await world.gpunode()).status.gpus if gpu.isolated] == [3]
+    assert await untainted(world)
+    await world.client.delete(DEVICETAINTRULES, name)  # by hand: it comes back while the verdict stands
+    assert await until(lambda: rules(world), 10) == [name]
+    clear(world.driver)
+    kernel_log.clear(world.folder / "driver" / "kmsg")
+    world.boot("boot-2")
+
+    async def gone():
+        return not await rules(world)
+
+    await until(gone)
+    assert await untainted(world)
+
+
+async def test_a_fault_of_the_whole_node_taints_the_node_although_gpus_come_from_dra(world):
+    await offer_by_dra(world)
+    kernel_log.append(world.driver.kmsg, ["NVRM: GPU has fallen off the bus."])  # of no GPU that anybody names
+    await until(lambda: tainted(world))
+    assert await rules(world) == []
+
+
+async def test_the_gpunode_goes_with_its_node(world):
+    node = await world.client.get(NODES, world.node)
+    (owner,) = (await world.gpunode()).metadata.owner_references
+    assert (owner.kind, owner.name, owner.uid) == ("Node", world.node, node.metadata.uid)
 
 
 async def test_an_outage_of_the_api_server_stops_no_judging_and_loses_no_taint(world, control_plane):
