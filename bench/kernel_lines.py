@@ -20,12 +20,15 @@ _OTHERS = (
 )
 
 
-def lines_per_second() -> float:
-    """Return the rate over a mixed log: an Xid of one of 8 GPUs, each different, in every tenth record."""
+def lines_per_second(xid_every: int = _XID_EVERY) -> float:
+    """Return the rate over a log with an Xid of one of 8 GPUs, each line different, in every so many records.
+
+    0: a log without any.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "boot_id").write_text("bench\n")
-        (folder / "kmsg").write_text("".join(map(_record, range(LINES))))
+        (folder / "kmsg").write_text("".join(_record(number, xid_every) for number in range(LINES)))
         config = Config(kernel_log_path=str(folder / "kmsg"), boot_id_path=str(folder / "boot_id"))
         return LINES / asyncio.run(_seconds(KernelLogProbe(config)))
 
@@ -39,8 +42,8 @@ async def _seconds(probe: KernelLogProbe) -> float:
         await probe.close()
 
 
-def _record(number: int) -> str:
-    if number % _XID_EVERY:
+def _record(number: int, xid_every: int) -> str:
+    if not xid_every or number % xid_every:
         text = _OTHERS[number % len(_OTHERS)]
     else:
         text = xid_line(f"00000000:{0x19 + number % 8:02x}:00.0", 31, f"MMU Fault at 0x7f_{number:08x}")
