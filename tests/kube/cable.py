@@ -15,6 +15,7 @@ class Cable:
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
         self._writers: set[asyncio.StreamWriter] = set()
+        self._relays: set[asyncio.Task[None]] = set()
         self.connections = 0
         self.refuse = False  # true: new connections end at once
 
@@ -24,15 +25,27 @@ class Cable:
             writer.transport.abort()
         self._writers.clear()
 
-    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry one connection."""
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take a new connection."""
         if self.refuse:
             writer.transport.abort()
             return
         self.connections += 1
+        relay = asyncio.create_task(self._relay(reader, writer))
+        self._relays.add(relay)
+        relay.add_done_callback(self._relays.discard)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection(*self._target)
         self._writers |= {writer, far_writer}
         await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+
+    async def unplug(self) -> None:
+        """Break every connection, those too that are just being made, and wait until they are gone."""
+        while self._relays:
+            self.cut()
+            await asyncio.wait(self._relays, timeout=0.1)
+        await asyncio.sleep(0)  # an aborted transport closes its socket in the next turn of the loop
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,13 +64,13 @@ async def cable(kubeconfig: Path, copy: Path) -> AsyncIterator[Cable]:
     """Yield a cable to the kubeconfig's API server, and write ``copy``, by which a client uses the cable."""
     target = urlsplit(_server(json.loads(_read(kubeconfig)))["server"])
     laid = Cable(target.hostname or "", target.port or 443)
-    server = await asyncio.start_server(laid.relay, "127.0.0.1", 0)
+    server = await asyncio.start_server(laid.accept, "127.0.0.1", 0)
     _write_redirected(kubeconfig, copy, server.sockets[0].getsockname()[1])
     try:
         yield laid
     finally:
-        laid.cut()
         server.close()
+        await laid.unplug()
         await server.wait_closed()
 
 
