@@ -97,6 +97,24 @@ def test_advice_without_a_firm_answer_does_not_soften_the_code_table():
     assert judged(on_gpu("xid/79"), on_gpu("recovery/99")).node.verdict is Verdict.REBOOT
 
 
+def test_advice_says_nothing_about_what_came_later():
+    assert judged(on_gpu("xid/79", ago=60), on_gpu("xid/154.1", ago=100)).node.verdict is Verdict.RESET
+    assert judged(on_gpu("xid/79", ago=60), on_gpu("xid/154.1", ago=86400)).node.verdict is Verdict.REBOOT
+
+
+def test_the_detail_of_a_message_is_believed_before_the_bare_code():
+    bare, detail = on_gpu("xid/74", ago=60), on_gpu("xid/74.minor", ago=58)
+    assert judged(bare).node.verdict is Verdict.RESET
+    assert not judged(bare, detail).node.verdict.hard
+    assert judged(on_gpu("xid/74", ago=86400), detail).node.verdict is Verdict.RESET
+    assert judged(bare, on_gpu("xid/74.minor", "GPU-b", ago=58)).node.verdict is Verdict.RESET
+
+
+def test_the_driver_is_believed_before_the_detail():
+    judgement = judged(on_gpu("xid/74.hardware"), on_gpu("recovery/2"))
+    assert (judgement.node.verdict, judgement.node.reason) == (Verdict.REBOOT, "recovery/2")
+
+
 def test_advice_for_one_gpu_says_nothing_about_another():
     assert judged(on_gpu("xid/79", "GPU-a"), on_gpu("recovery/1", "GPU-b")).node.verdict is Verdict.REBOOT
 

@@ -159,9 +159,22 @@ def test_a_gpu_that_fails_again_after_each_repair_is_inspected_and_then_replaced
     assert judgement.gpus["GPU-1"].verdict is Verdict.NONE
 
 
+def test_a_fault_that_each_reboot_brings_back_within_minutes_counts_each_time():
+    memory = BOTH
+    for number in range(3):
+        boot, start = f"boot-{number}", number * 300.0
+        memory = after(
+            ("kernel-log", booted(boot), start),
+            ("kernel-log", said("xid/79", sequence=1, at=start + 5, boot=boot), start + 5),
+            memory=memory,
+        )
+    assert "gpu/repeat-offender" in codes(after(("nvml", gpus(0, 1), 900), memory=memory))
+
+
 def test_the_verdict_for_a_lemon_is_no_episode_of_its_own():
     memory = broken_and_repaired(5)
     (board,) = memory.offenders
+    assert len(board.episodes) == 5
     later = after(*(("nvml", gpus(0, 1), 5 * DAY + minute * HOUR) for minute in range(40)), memory=memory)
     assert later.offenders == [board]
 
