@@ -34,7 +34,7 @@ _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "program": ("xid/13", "xid/31", "xid/32", "xid/43", "xid/68", "xid/69", "xid/137", "gpu/suspect"),
     "repeat": ("gpu/repeat-offender", "gpu/lemon"),
     "host-memory": ("kernel/mce", "kernel/mce-corrected", "kernel/memory-corrected", "kernel/memory-uncorrected"),
-    "nic": ("kernel/nic-health", "kernel/nic-command", "kernel/nic-lockup", "kernel/nic-register", "kernel/nic-stuck"),
+    "disk": ("kernel/io-error", "host/read-only", "host/disk-unreadable"),
 }
 _FAMILY_OF: Final = {code: name for name, codes in _FAMILIES.items() for code in codes}
 _PREFIXES: Final = {
@@ -57,6 +57,10 @@ _PREFIXES: Final = {
     "thermal/": "cooling",
     "nic/pcie": "nic-bus",
     "nic/": "nic",
+    "kernel/nic-": "nic",
+    "kernel/fs-": "disk",
+    "kernel/nvme-": "disk",
+    "host/memory-": "host-memory",
 }
 _WIDE: Final = ("sxid/", "fabric/")  # the NVSwitch fabric is one part, whichever GPU or switch tells
 _FOLLOWERS: Final = (RECOVERY_PREFIX, XID_RECOVERY_PREFIX, "gpu/unreadable")  # advice; a GPU that answers no more
