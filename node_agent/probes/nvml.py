@@ -48,6 +48,7 @@ _LINK_FIELDS: Final = {  # scope: the link
     161: "replay",
     162: "recovery",
     163: "crc",
+    164: "speed_mbps",
     206: "malformed_packets",
     207: "buffer_overruns",
     208: "receive_errors",
@@ -58,6 +59,7 @@ _LINK_FIELDS: Final = {  # scope: the link
     215: "recovery_events",
     220: "effective_ber",
 }
+_C2C_COUNT, _C2C_STATUS = 170, 171  # links between the chips of a Grace superchip; the second with scope: the link
 _LINK_CALLS: Final = {0: "replay", 1: "recovery", 2: "crc"}  # nvmlNvLinkErrorCounter_t, where the fields are not known
 _FIELD_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
 
@@ -254,6 +256,7 @@ def _memory(reader: _Reader, handle: Any) -> JSON:
         "pages_retired": _retired(reader, handle),
         "pages_pending": reader.flag("nvmlDeviceGetRetiredPagesPendingStatus", handle),
         "repair_pending": reader.pair("nvmlDeviceGetRepairStatus", handle),
+        "unrepairable": reader.flag("nvmlDeviceGetUnrepairableMemoryFlag_v1", handle),
         "inforom_corrupted": _inforom(reader, handle),
     }
 
@@ -332,7 +335,16 @@ def _links(reader: _Reader, handle: Any) -> JSON:
         "links_active": len(up),
         "links_inactive": [link for link, state in enumerate(states) if not state],
         "link_counters": _link_counters(reader, handle, up, len(states)) if up else {},
+        "c2c_inactive": _c2c_inactive(reader, handle),
     }
+
+
+def _c2c_inactive(reader: _Reader, handle: Any) -> list[int]:
+    ((count, _),) = _values(reader, handle, [_C2C_COUNT]) or ((None, {}),)
+    if not count:
+        return []
+    states = _values(reader, handle, [(_C2C_STATUS, link) for link in range(min(count, _MAX_LINKS))])
+    return [link for link, (state, _) in enumerate(states) if state == 0]
 
 
 def _link_states(reader: _Reader, handle: Any) -> list[int]:
@@ -355,7 +367,9 @@ def _link_counters(reader: _Reader, handle: Any, up: list[int], count: int) -> d
     for (field, link), (value, code) in zip(wanted, answers, strict=False):
         counters[_LINK_FIELDS[field]][link] = value
         reader.errors.update(code)
-    return counters or _called_link_counters(reader, handle, up, count)
+    if set(counters) - {"speed_mbps"}:
+        return counters
+    return counters | _called_link_counters(reader, handle, up, count)
 
 
 def _known_link_fields(reader: _Reader, handle: Any, link: int) -> list[int]:

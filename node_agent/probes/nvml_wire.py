@@ -3,13 +3,10 @@
 The child writes these as plain dicts (see nvml.py for why); the agent decodes and checks every answer.
 """
 
-from typing import Annotated
-
 import msgspec
 
 Counters = dict[str, list[int | None]]
-"""Error counters of NVLinks by name; the place in the list is the link, None where the link has no such counter."""
-Count = Annotated[int, msgspec.Meta(ge=0)]
+"""Error counters (and the speed) of NVLinks by name; the place in the list is the link, None where it has none."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -55,6 +52,8 @@ class GPUReading(msgspec.Struct, frozen=True, kw_only=True):
     pages_pending: bool | None = None
     repair_pending: tuple[int, int] | None = None
     """Channel and TPC repairs that wait for a reset."""
+    unrepairable: bool | None = None
+    """The memory has a fault that no repair can mend."""
     inforom_corrupted: bool = False
 
     pcie_generation: int | None = None
@@ -95,6 +94,8 @@ class GPUReading(msgspec.Struct, frozen=True, kw_only=True):
     links_active: int = 0
     links_inactive: list[int] = []
     link_counters: Counters = {}
+    c2c_inactive: list[int] = []
+    """Links between the chips of a Grace superchip that are down."""
     fabric_state: int | None = None
     fabric_status: int | None = None
     fabric_clique: int | None = None

@@ -35,6 +35,17 @@ def bad(look: Look) -> Iterator[Evidence]:
     yield from _rising(look)
     noisy = [link for link, value in enumerate(look.gpu.link_counters.get("effective_ber", ())) if _is_noisy(value)]
     yield from look.of_links("nvlink/ber", noisy, f"bit error rate after correction above {_BER_MAX:g}")
+    yield from _slow(look)
+    if look.gpu.c2c_inactive:
+        links = ", ".join(map(str, look.gpu.c2c_inactive))
+        yield look.finding("c2c/inactive", f"links between CPU and GPU (C2C) inactive: {links}")
+
+
+def _slow(look: Look) -> Iterator[Evidence]:
+    speeds = look.gpu.link_counters.get("speed_mbps", ())
+    fastest = max((speed for speed in speeds if speed), default=0)
+    slow = [link for link, speed in enumerate(speeds) if speed and speed < fastest]
+    yield from look.of_links("nvlink/speed", slow, f"slower than the GPU's other links, which run at {fastest} Mbit/s")
 
 
 def _inactive(look: Look) -> Iterator[Evidence]:

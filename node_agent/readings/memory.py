@@ -24,6 +24,8 @@ def bad(look: Look) -> Iterator[Evidence]:
     if look.gpu.repair_pending and any(look.gpu.repair_pending):
         channel, tpc = look.gpu.repair_pending
         yield look.finding("memory/repair-pending", f"repairs that wait for a reset: channel {channel}, TPC {tpc}")
+    if look.gpu.unrepairable:
+        yield look.finding("memory/unrepairable", "NVML: the memory has a fault that no repair can mend")
     if look.gpu.inforom_corrupted:
         yield look.finding("gpu/inforom", "NVML: nvmlDeviceGetInforomVersion answers 14 (corrupted InfoROM)")
 

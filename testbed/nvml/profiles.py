@@ -72,6 +72,7 @@ def _modes() -> Values:
         "gpu.inforom.oem": "2.1",
         "gpu.inforom.power": "N/A",
         "gpu.repair.pending": "0 0",
+        "gpu.memory.unrepairable": 0,
     }
 
 

@@ -70,6 +70,7 @@ FAMILIES = [
     Family("pages/many", WATCH, {"retired.pages": "0 16"}, board=V100, readings=1),
     Family("pages/limit", NO_WORK, {"retired.pages": "60 3"}, board=V100, readings=1),
     Family("memory/repair-pending", WATCH, {"repair.pending": "1 0"}, readings=1),
+    Family("memory/unrepairable", NO_WORK, {"memory.unrepairable": 1}, readings=1),
     Family("gpu/inforom", WATCH, {"call.GetInforomVersion.error": 14}, readings=1),
     # PCIe
     Family("pcie/width", NO_WORK, {"pcie.width": 8}, readings=1),
@@ -89,6 +90,8 @@ FAMILIES = [
     Family("nvlink/errors", WATCH, rising={"nvlink.5.malformed_packets": 1}, link=5, profile="gb200"),
     Family("nvlink/ber", NO_WORK, {"nvlink.5.effective_ber": 0x30B}, link=5, profile="gb200", readings=1),
     Family("nvlink/inactive", NO_WORK, {"nvlink.3.state": 0}, profile="gb200", readings=1),
+    Family("nvlink/speed", WATCH, {"nvlink.5.speed_mbps": 26562}, link=5, profile="gb200", readings=1),
+    Family("c2c/inactive", NO_WORK, {"field.171.3": 0}, profile="gb200", readings=1),
     # fabric
     Family("fabric/incomplete", NO_WORK, {"fabric.state": 2}, readings=1),
     Family("fabric/incomplete", NO_WORK, {"fabric.state": 9}, readings=1),
@@ -173,6 +176,6 @@ async def test_a_fault_is_found_on_its_part_judged_and_over_again(scene):
 
 def test_every_code_that_the_readings_emit_has_a_row_and_a_test():
     tested = {family.code for family in FAMILIES}
-    rows = {code for code in CATALOGUE.codes if code.split("/")[0] in ("ecc", "remap", "pages", "pcie", "nvlink")}
-    rows |= {code for code in CATALOGUE.codes if code.split("/")[0] in ("fabric", "clocks", "thermal", "mode", "mig")}
+    families = "ecc remap pages memory pcie nvlink c2c fabric clocks thermal mode mig".split()
+    rows = {code for code in CATALOGUE.codes if code.split("/")[0] in families}
     assert rows - tested == {"ecc/uncorrected-before"}  # an event, tested with reboots

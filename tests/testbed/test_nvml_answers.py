@@ -80,6 +80,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     "retired pages": (of(n.nvmlDeviceGetRetiredPages, 0), NOT_SUPPORTED, NOT_SUPPORTED),
     "retired pending": (n.nvmlDeviceGetRetiredPagesPendingStatus, NOT_SUPPORTED, NOT_SUPPORTED),
     "repairs": (n.nvmlDeviceGetRepairStatus, [0, 0], [0, 0]),
+    "unrepairable memory": (n.nvmlDeviceGetUnrepairableMemoryFlag_v1, 0, 0),
     "link state": (of(n.nvmlDeviceGetNvLinkState, 17), 1, 1),
     "link version": (of(n.nvmlDeviceGetNvLinkVersion, 17), 6, 7),
     "link replays": (of(n.nvmlDeviceGetNvLinkErrorCounter, 3, 0), 0, NOT_SUPPORTED),

@@ -174,3 +174,16 @@ EXPORT int nvmlDeviceGetRepairStatus(sim_device device, struct repair_status *st
     status->tpc_pending = pair[1];
     return SIM_OK;
 }
+
+struct unrepairable_memory {
+    unsigned version, unrepairable;
+};
+
+EXPORT int nvmlDeviceGetUnrepairableMemoryFlag_v1(sim_device device, struct unrepairable_memory *flag) {
+    unsigned slot;
+    int code = sim_enter(device, "GetUnrepairableMemoryFlag", &slot);
+    if (code != SIM_OK) return code;
+    if (flag == NULL) return SIM_INVALID_ARGUMENT;
+    if (flag->version != 0x1000008) return SIM_VERSION_MISMATCH;
+    return sim_read_u32(slot, "memory.unrepairable", &flag->unrepairable);
+}
