@@ -25,7 +25,7 @@ _HUNG: Final = "monitor/blind"  # of one GPU: its calls do not return
 # Sources: memory-error guide (48 with 63, 64, 94, 95; remaps), Xid catalogue (74, 136, 144-150, 155; 171 and 172 detail
 # 48), NVML 15 with Xid 79 (both "fallen off the bus") and the PCIe errors that go with it.
 _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "memory": ("xid/48", "xid/63", "xid/64", "xid/94", "xid/95", "xid/140", "xid/171", "xid/172"),
+    "memory": tuple(f"xid/{number}" for number in (48, 63, 64, 94, 95, 140, 160, 161, 171, 172)),
     "nvlink": ("xid/74", *(f"xid/{number}" for number in range(144, 151)), "xid/136", "xid/155"),
     "bus": ("xid/79", "xid/167", "gpu/lost", "gpu/missing", "gpu/unavailable", "kernel/off-bus"),
     "gsp": ("xid/119", "xid/120", "kernel/gsp-timeout"),
@@ -33,14 +33,17 @@ _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "driver": ("kernel/driver-mismatch", "kernel/driver-start", "nvml/mismatch", "nvml/no-driver", "nvml/init"),
     "program": ("xid/13", "xid/31", "xid/32", "xid/43", "xid/68", "xid/69", "xid/137", "gpu/suspect"),
     "repeat": ("gpu/repeat-offender", "gpu/lemon"),
-    "host-memory": ("kernel/mce", "kernel/mce-corrected", "kernel/memory-corrected", "kernel/memory-uncorrected"),
+    "power": ("xid/54", "gpu/power-cable"),
+    "c2c": ("xid/121", "xid/173", "c2c/inactive"),
+    "host-memory": ("host/memory-corrected", "host/memory-uncorrected"),
     "disk": ("kernel/io-error", "host/read-only", "host/disk-unreadable"),
 }
 _FAMILY_OF: Final = {code: name for name, codes in _FAMILIES.items() for code in codes}
 _PREFIXES: Final = {
     "remap/": "memory",
     "ecc/": "memory",
-    "retired/": "memory",
+    "pages/": "memory",
+    "memory/": "memory",
     "dcgm/remap": "memory",
     "dcgm/ecc": "memory",
     "dcgm/sram": "memory",
@@ -49,7 +52,6 @@ _PREFIXES: Final = {
     "nvlink/": "nvlink",
     "fabric/": "nvlink",
     "sxid/": "nvlink",
-    "aer/": "bus",
     "kernel/aer": "bus",
     "kernel/pcie": "bus",
     "pcie/": "bus",
@@ -60,7 +62,8 @@ _PREFIXES: Final = {
     "kernel/nic-": "nic",
     "kernel/fs-": "disk",
     "kernel/nvme-": "disk",
-    "host/memory-": "host-memory",
+    "kernel/mce": "host-memory",
+    "kernel/memory-": "host-memory",
 }
 _WIDE: Final = ("sxid/", "fabric/")  # the NVSwitch fabric is one part, whichever GPU or switch tells
 _FOLLOWERS: Final = (RECOVERY_PREFIX, XID_RECOVERY_PREFIX, "gpu/unreadable")  # advice; a GPU that answers no more
