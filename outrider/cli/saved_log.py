@@ -75,6 +75,11 @@ class _Lines:
             self._seen.add(number)
             self._counts[(host, key)] = self._counts.get((host, key), 0) + 1
 
+    def move(self, host: str, before: Key, after: Key) -> None:
+        """Count what was said of one subject for another: it is the same device."""
+        if before != after and (count := self._counts.pop((host, before), 0)):
+            self._counts[(host, after)] = self._counts.get((host, after), 0) + count
+
     def different(self, host: str, key: Key) -> int:
         """Return how many different lines told of this on the host."""
         return self._counts.get((host, key), 1)
@@ -84,7 +89,7 @@ class _Host:
     """What the log says about one host."""
 
     def __init__(self, name: str, lines: _Lines) -> None:
-        self.bursts = Bursts(_SOURCE)
+        self._bursts = Bursts(_SOURCE)
         self.uuids: dict[str, str] = {}
         self.dated = False
         self._name, self._lines = name, lines
@@ -108,12 +113,23 @@ class _Host:
         if since is not None:
             self._take(self._reader.flush(), max(0.0, self._seconds - (self._clock - since)))
 
+    def evidence(self) -> Iterator[Evidence]:
+        """Return what was found; a device whose kind the log told later than its fault is of that kind."""
+        self.end()
+        for _, known in self._bursts.take():
+            if known.subject is not SubjectKind.NODE or not known.subject_id.startswith(ADDRESS_PREFIX):
+                yield known
+                continue
+            kind, subject_id = self._reader.subject_of(known.subject_id)
+            self._lines.move(self._name, known.key, (known.code, kind, subject_id))
+            yield msgspec.structs.replace(known, subject=kind, subject_id=subject_id)
+
     def _take(self, words: Iterable[Said], now: float) -> None:
         for said in words:
             if isinstance(said, Naming):
                 self.uuids[said.subject_id] = said.uuid
             else:
-                self.bursts.add(said, now)
+                self._bursts.add(said, now)
                 self._lines.add(self._name, (said.code, said.subject, said.subject_id), said.line)
 
 
@@ -158,8 +174,7 @@ class Scan:
         return sorted(found, key=lambda one: (-one.verdict.severity, one.node, one.first_seen or "", one.code))
 
     def _judged(self, name: str, host: _Host) -> Iterator[ScanFinding]:
-        host.end()
-        findings = merge({}, (evidence for _, evidence in host.bursts.take()))
+        findings = merge({}, host.evidence())
         names = dict.fromkeys((known.owner for known in findings.values() if known.subject is SubjectKind.GPU), "")
         latest = max((known.last_seen for known in findings.values()), default=0.0)
         verdicts = judge(findings.values(), names, latest + _SETTLED_SECONDS, self._catalogue).verdicts

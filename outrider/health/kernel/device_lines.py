@@ -13,11 +13,11 @@ from typing import Final
 from outrider.api.gpunode import SubjectKind
 from outrider.health.kernel.devices import FULL_BDF, address_id, canonical, function_id
 from outrider.health.kernel.rates import Limit, Rates
-from outrider.health.kernel.recent import Recent
 from outrider.health.kernel.words import Happening, Said
 
 CORRECTED_LIMIT: Final = Limit(events=10, seconds=600)  # our own: a sound link corrects a few errors a day at most
 _DEVICES_MAX: Final = 1024
+_WAITING_MAX: Final = 64
 
 _GPU_DRIVERS: Final = frozenset({"nvidia"})
 _NIC_DRIVERS: Final = frozenset(
@@ -65,11 +65,18 @@ class DeviceLines:
     def __init__(self) -> None:
         self._kinds: OrderedDict[str, SubjectKind] = OrderedDict()
         self._corrected = Rates(CORRECTED_LIMIT)
-        self._recent = Recent()
+        self._waiting: dict[tuple[str, str], tuple[str, float]] = {}
 
     def learn_gpu(self, gpu: str) -> None:
         """Remember that the device with this subject id is a GPU."""
         self._learn(gpu, SubjectKind.GPU)
+
+    def subject_of(self, function: str) -> tuple[SubjectKind, str]:
+        """Return the subject that the function of a PCI device (subject id) is, as far as the log has told."""
+        device = function.rpartition(".")[0]
+        if device in self._kinds:
+            return SubjectKind.GPU, device
+        return self._kinds.get(function, SubjectKind.NODE), function
 
     def read(self, message: str, now: float) -> Sequence[Said] | None:
         """Return what a line says that opens with driver and device, None where the line does not."""
@@ -87,18 +94,42 @@ class DeviceLines:
             return _port(bdf, text, message)
         return _nic(bdf, text, message) if driver in _NIC_DRIVERS else []
 
+    @property
+    def waits(self) -> bool:
+        """True where the port of a device told of an error, and the device has not yet."""
+        return bool(self._waiting)
+
+    def flush(self) -> list[Said]:
+        """Return the errors of which the port alone told."""
+        waiting, self._waiting = self._waiting, {}
+        return [
+            said
+            for (severity, device), (message, now) in waiting.items()
+            for said in self._told(severity, device, message, now)
+        ]
+
     def error(self, severity: str, bdf: str, message: str, now: float, *, of_port: bool = False) -> Sequence[Said]:
         """Return what a bus error of this severity (corrected, nonfatal, fatal) says about a device.
 
-        The port that receives an error and the device that sends it each print a line: together they are one error.
+        The port that receives an error prints a line, then the driver of the device that sent it: that one tells more.
         """
-        subject_id = function_id(bdf)
-        mine, other = ("port", "device") if of_port else ("device", "port")
-        if self._recent.take(f"{severity} {other} {subject_id}", now):
-            return []
-        self._recent.note(f"{severity} {mine} {subject_id}", now)
+        key = (severity, function_id(bdf))
+        before = self._waiting.pop(key, None)
+        if not of_port:
+            return self._told(*key, message, now)
+        told = list(self._told(*key, *before)) if before else []
+        if len(self._waiting) >= _WAITING_MAX:
+            told += self.flush()
+        self._waiting[key] = (message, now)
+        return told
+
+    def _told(self, severity: str, subject_id: str, message: str, now: float) -> Sequence[Said]:
         count = self._corrected.add(subject_id, now) if severity == "corrected" else 1
-        return [self._about(f"kernel/aer-{severity}", subject_id, message, count)] if count else []
+        kind, subject = self.subject_of(subject_id)
+        happening = Happening(
+            code=f"kernel/aer-{severity}", subject=kind, subject_id=subject, line=message, count=count or 1
+        )
+        return [happening] if count else []
 
     def _bus_error(self, bdf: str, text: str, message: str, now: float) -> Sequence[Said] | None:
         if error := _BUS_ERROR.match(text):
@@ -107,13 +138,6 @@ class DeviceLines:
             return None
         sender = error[3] or _old_sender(bdf, int(error[4], 16), int(error[5], 16))
         return self.error(_severity(error), sender, message, now, of_port=True)
-
-    def _about(self, code: str, subject_id: str, line: str, count: int) -> Happening:
-        device = subject_id.rpartition(".")[0]
-        if device in self._kinds:
-            return Happening(code=code, subject=SubjectKind.GPU, subject_id=device, line=line, count=count)
-        kind = self._kinds.get(subject_id, SubjectKind.NODE)
-        return Happening(code=code, subject=kind, subject_id=subject_id, line=line, count=count)
 
     def _learn(self, subject_id: str, kind: SubjectKind) -> None:
         self._kinds[subject_id] = kind

@@ -52,17 +52,22 @@ class HostLines:
     """Reads messages in order, each with its time in seconds of a steady clock."""
 
     def __init__(self) -> None:
-        self._devices = DeviceLines()
-        self._memory = MemoryLines(self._devices)
+        self.devices = DeviceLines()
+        self._memory = MemoryLines(self.devices)
         self._recent = Recent()
 
-    def learn_gpu(self, gpu: str) -> None:
-        """Remember that the device with this subject id is a GPU."""
-        self._devices.learn_gpu(gpu)
+    @property
+    def waits(self) -> bool:
+        """True where an event waits for its further lines."""
+        return self.devices.waits
+
+    def flush(self) -> list[Said]:
+        """Return what waits for its further lines: called when no more are there to read."""
+        return self.devices.flush()
 
     def read(self, message: str, now: float) -> Sequence[Said]:
         """Return what the message says, nothing where it says nothing about hardware or programs."""
-        for reader in (self._devices.read, self._memory.read, self._kernel):
+        for reader in (self.devices.read, self._memory.read, self._kernel):
             if (said := reader(message, now)) is not None:
                 return said
         found = ((rule.match(message), code) for rule, code in _RULES)

@@ -15,8 +15,8 @@ _LINES_MAX: Final = 64  # of one record
 # Words of which every line that means something holds one, so that all others cost no more than this search. Each
 # begins with a character that is rare in kernel lines: the search tries them all only there.
 _WORTH: Final = re.compile(
-    rb"NVRM|vidia|AER:|PCIe Bus|DPC:|Slot\(|x[45]_c|NETDEV W|queue|ware (?:is )?not resp|Keep alive|keep alive|TX timeout"
-    rb"|Hardware Error\]|EDAC MC|Machine Check|Memory failure|Uncorrected hardware|CPU\d{1,5}: "
+    rb"NVRM|vidia|AER:|PCIe Bus|DPC:|Slot\(|x[45]_c|NETDEV W|queue|ware (?:is )?not resp|Keep alive|keep alive"
+    rb"|TX timeout|Hardware Error\]|EDAC MC|Machine Check|Memory failure|Uncorrected hardware|CPU\d{1,5}: "
     rb"|BUG|LOCKUP|INFO: (?:task|rcu_)|Oops|protection fault|Unable to handle|Kernel panic|_napi|_rx_action"
     rb"|EXT[234]-fs|XFS \(|BTRFS|vme\d|I/O error|, dev |Killed process|bnccl"
 )
@@ -53,20 +53,26 @@ class KernelReader:
     def flush(self) -> list[Said]:
         """Return what waits for its further lines: called when no more are there to read, or none will come."""
         self.waiting_since = None
-        return self._driver.flush()
+        return self._driver.flush() + self._host.flush()
+
+    def subject_of(self, function: str) -> tuple[SubjectKind, str]:
+        """Return the subject that the function of a PCI device (subject id) is, as far as the log has told."""
+        return self._host.devices.subject_of(function)
 
     def overdue(self, now: float) -> bool:
         """Return whether what waits has waited so long that no further line will come."""
         return self.waiting_since is not None and abs(now - self.waiting_since) > JOIN_SECONDS
 
     def _line(self, line: str, now: float) -> Sequence[Said]:
-        if not line.startswith(_DRIVER):
-            return self._host.read(line, now)
-        said = self._driver.read(line)
-        if self.waiting_since is None and self._driver.waits:
+        said = self._driver_line(line) if line.startswith(_DRIVER) else self._host.read(line, now)
+        if self.waiting_since is None and (self._driver.waits or self._host.waits):
             self.waiting_since = now
+        return said
+
+    def _driver_line(self, line: str) -> Sequence[Said]:
+        said = self._driver.read(line)
         for word in said:
             of_gpu = isinstance(word, Naming) or word.subject is SubjectKind.GPU
             if of_gpu and word.subject_id.startswith(ADDRESS_PREFIX):
-                self._host.learn_gpu(word.subject_id)
+                self._host.devices.learn_gpu(word.subject_id)
         return said
