@@ -6,6 +6,7 @@ kubelet watches most of them too.
 
 import re
 import struct
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -87,7 +88,22 @@ class HostLook(msgspec.Struct, frozen=True, kw_only=True):
     dimms: tuple[DIMM, ...] = ()
 
 
-def same_disk(one: Disk, other: Disk) -> bool:
+def judged_disks(disks: Iterable[Disk], written: Collection[str]) -> tuple[Disk, ...]:
+    """Return each file system once, under the first path that lies on it, and those of ``written`` if read-only.
+
+    Others are not taken for read-only: the root of a container is so on purpose.
+    """
+    told: list[Disk] = []
+    judged: list[Disk] = []
+    for disk in disks:
+        read_only = disk.read_only and disk.path in written
+        if disk.problem or read_only or not any(_same(disk, other) for other in told):
+            judged.append(msgspec.structs.replace(disk, read_only=read_only))
+        told.append(disk)
+    return tuple(judged)
+
+
+def _same(one: Disk, other: Disk) -> bool:
     """True where both are the same by all that is seen: of equal size and, but for what was just written, as full.
 
     A container's root does not tell which of the host's file systems it lies on.

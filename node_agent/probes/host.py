@@ -6,15 +6,23 @@ A disk that hangs blocks whoever asks it: so all of it happens aside.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from node_agent.config import Config
 from node_agent.host_judging import HostMemory, HostWatch, urgent
-from node_agent.host_readings import DIMM, TIMEX_BYTES, Clock, Disk, HostLook, clock_of, memory_of, mounts_of, same_disk
+from node_agent.host_readings import (
+    DIMM,
+    TIMEX_BYTES,
+    Clock,
+    Disk,
+    HostLook,
+    clock_of,
+    judged_disks,
+    memory_of,
+    mounts_of,
+)
 from node_agent.kept_file import KeptFile
 from node_agent.nic_readings import counter_of
 from node_agent.probes.aside import Aside
@@ -50,7 +58,7 @@ class HostProbe:
     def _look(self) -> Report:
         look = HostLook(
             boot_id=_or_empty(self._boot_id_path),
-            disks=tuple(_disks(("/", *self._written), self._written)),
+            disks=judged_disks([disk for disk in map(_disk, ("/", *self._written)) if disk], self._written),
             mounts=mounts_of(_or_empty(f"{self._proc}/1/mounts")),
             clock=self._read_clock(),
             ahead=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
@@ -74,22 +82,6 @@ def _or_empty(path: str) -> str:
         return read_small(path)
     except OSError:  # without pressure stall information the kernel answers EOPNOTSUPP
         return ""
-
-
-def _disks(paths: Iterable[str], written: Iterable[str]) -> Iterator[Disk]:
-    """Yield each file system once, under the first path that lies on it, and those of ``written`` if read-only.
-
-    The root is never taken for read-only: that of a container is so on purpose.
-    """
-    told: list[Disk] = []
-    for path in paths:
-        disk = _disk(path)
-        if disk is None:
-            continue
-        read_only = disk.read_only and path in written
-        if disk.problem or read_only or not any(same_disk(disk, other) for other in told):
-            yield msgspec.structs.replace(disk, read_only=read_only)
-        told.append(disk)
 
 
 def _disk(path: str) -> Disk | None:

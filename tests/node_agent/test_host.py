@@ -16,9 +16,9 @@ from node_agent.host_readings import (
     Memory,
     Mount,
     clock_of,
+    judged_disks,
     memory_of,
     mounts_of,
-    same_disk,
 )
 from node_agent.judging import Memory as AgentMemory
 from node_agent.judging import Rules, absorb, conclude
@@ -168,9 +168,16 @@ def test_file_systems_without_limits_are_not_full():
 
 def test_one_disk_seen_through_two_paths_is_one():
     other = msgspec.structs.replace(ROOM, path="/var", blocks_free=495)
-    assert same_disk(ROOM, other)
-    assert not same_disk(ROOM, msgspec.structs.replace(other, blocks=2000))
-    assert not same_disk(ROOM, msgspec.structs.replace(other, blocks_free=10))
+    assert judged_disks([ROOM, other], ["/var"]) == (ROOM,)
+    for differs in ({"blocks": 2000}, {"blocks_free": 10}, {"problem": "gone"}):
+        one = msgspec.structs.replace(other, **differs)
+        assert judged_disks([ROOM, one], ["/var"]) == (ROOM, one)
+
+
+def test_only_what_must_be_written_is_told_as_read_only():
+    root, state = (msgspec.structs.replace(ROOM, path=path, read_only=True) for path in ("/", "/var/lib/outrider"))
+    assert judged_disks([root, state], [state.path]) == (ROOM, state)
+    assert Host().see(look(disks=(state,))).found() == {"host/read-only": "/var/lib/outrider"}
 
 
 MOUNTS = """\
