@@ -151,7 +151,7 @@ class Scan:
             continues = raw[:1] in (b" ", b"\t")
             if not continues:
                 head, head_read = raw, False
-            if not worth_reading(raw):
+            if raw[:1] != b"{" and not worth_reading(raw):  # an object of the journal may spell its text as numbers
                 continue
             if continues and not head_read:
                 saved.read(head)  # who wrote the line that goes on here

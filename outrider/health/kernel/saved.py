@@ -55,11 +55,11 @@ _FORMS: Final = tuple(
         rf"(?P<iso>{_ISO}(?:\.\d{{1,9}})?{_ZONE}) {_WRITER}{_TEXT}",
         rf"(?P<iso>{_ISO}(?:[.,]\d{{1,9}})?{_ZONE}){_TEXT}",
         rf"[A-Z][a-z]{{2}} (?P<full>{_ISO}(?:\.\d{{1,9}})?) (?P<zone>[\w+-]{{1,8}}) {_WRITER}{_TEXT}",
+        rf"kernel: (?:{_UPTIME} )?(?P<text>.*)",
         rf"(?P<unix>\d{{9,11}}\.\d{{1,9}}) {_WRITER}{_TEXT}",
     )
 )
 _SECOND_TIME: Final = re.compile(rf"{_UPTIME} ")
-_BARE_KERNEL: Final = re.compile(r"kernel: ")
 
 
 class SavedLine(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class SavedLog:
         if (record := records.parse(raw)) is not None:
             return SavedLine(record.message, "", record.from_kernel, None, record.uptime_seconds)
         match = next((match for form in _FORMS if (match := form.match(text))), None)
-        return self._line(match.groupdict()) if match else SavedLine(_BARE_KERNEL.sub("", text, count=1))
+        return self._line(match.groupdict()) if match else SavedLine(text)
 
     def _line(self, fields: dict[str, str | None]) -> SavedLine:
         text, who, uptime = fields["text"] or "", fields.get("who"), fields.get("uptime")

@@ -1,0 +1,242 @@
+"""`outrider scan --kernel-log`: every form of a saved log, several hosts in one, answers for people and programs."""
+
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+from typer.testing import CliRunner
+
+from outrider.cli import saved_log
+from outrider.cli.main import app
+from outrider.cli.saved_log import Scan, ScanFinding
+from outrider.health.catalogue import load
+from testbed.xid_lines import xid_line
+
+CATALOGUE = load()
+NOW = datetime(2026, 1, 15, 12, tzinfo=UTC).timestamp()
+XID = xid_line("00000000:3B:00.0", 79)
+UUID = "GPU-28fbe81c-729a-5211-b9d5-a35112e35514"
+
+
+def scanned(text: str | bytes, node: str = "") -> list[ScanFinding]:
+    scan = Scan(CATALOGUE, NOW, node)
+    scan.read(io.BytesIO(text if isinstance(text, bytes) else text.encode()))
+    return scan.findings()
+
+
+def local(*parts: int) -> str:
+    moment = datetime(*parts).astimezone().astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@pytest.mark.parametrize(
+    ("head", "node", "seen"),
+    [
+        ("Dec 01 10:00:00 node-a kernel: ", "node-a", local(2025, 12, 1, 10)),
+        ("Jan 01 10:00:00 node-a kernel: ", "node-a", local(2026, 1, 1, 10)),
+        ("Dec  1 10:00:00 node-a kernel: [   12.345678] ", "node-a", local(2025, 12, 1, 10)),
+        ("<4>Dec  1 10:00:00 node-a kernel: ", "node-a", local(2025, 12, 1, 10)),
+        ("Dec 01 10:00:00.123456 node-a kernel: ", "node-a", local(2025, 12, 1, 10).replace(".000", ".123")),
+        ("Dec 01 10:00:00 kernel: ", "", local(2025, 12, 1, 10)),
+        ("2025-12-01T10:00:00+0000 node-a kernel: ", "node-a", "2025-12-01T10:00:00.000Z"),
+        ("2025-12-01T10:00:00+00:00 node-a kernel: ", "node-a", "2025-12-01T10:00:00.000Z"),
+        ("2025-12-01T12:00:00.123456+02:00 node-a.example kernel: ", "node-a.example", "2025-12-01T10:00:00.123Z"),
+        ("2025-12-01T10:00:00.123456Z node-a kernel: [ 9.5] ", "node-a", "2025-12-01T10:00:00.123Z"),
+        ("Mon 2025-12-01 10:00:00 UTC node-a kernel: ", "node-a", "2025-12-01T10:00:00.000Z"),
+        ("1764583200.250000 node-a kernel: ", "node-a", "2025-12-01T10:00:00.250Z"),
+        ("[Mon Dec  1 10:00:00 2025] ", "", local(2025, 12, 1, 10)),
+        ("[Dec 1 10:00] ", "", local(2025, 12, 1, 10)),
+        ("2025-12-01T10:00:00,123456+00:00 ", "", "2025-12-01T10:00:00.123Z"),
+    ],
+)
+def test_a_line_with_a_date_is_read_with_its_host_and_time(head, node, seen):
+    (found,) = scanned(f"{head}{XID}\n")
+    assert (found.code, found.subject, found.node) == ("xid/79", "0000:3b:00.0", node)
+    assert (found.first_seen, found.last_seen, found.first_uptime_seconds) == (seen, seen, None)
+
+
+@pytest.mark.parametrize(
+    ("head", "node"),
+    [
+        ("[   12.345678] ", ""),
+        ("[12.345678] ", ""),
+        ("<4>[   12.345678] ", ""),
+        ("[   12.345678][ T1234] ", ""),
+        ("[   12.345678][    C3] ", ""),
+        ("kern  :warn  : [   12.345678] ", ""),
+        ("4,17,12345678,-;", ""),
+        ("4,17,12345678,-,caller=T99;", ""),
+        ("[   12.345678] node-a kernel: ", "node-a"),
+    ],
+)
+def test_a_line_with_the_time_since_the_boot_is_read(head, node):
+    (found,) = scanned(f"{head}{XID}\n")
+    assert (found.code, found.subject, found.node) == ("xid/79", "0000:3b:00.0", node)
+    assert (found.first_seen, found.first_uptime_seconds) == (None, pytest.approx(12.345678))
+
+
+@pytest.mark.parametrize("head", ["", "kernel: ", "kernel: [123.456789] ", "\t", "  "])
+def test_a_line_without_any_time_is_read(head):
+    (found,) = scanned(f"{head}{XID}\n", "node-7")
+    assert (found.code, found.node) == ("xid/79", "node-7")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [json.dumps(XID), json.dumps(list(XID.encode()))],
+    ids=["text", "bytes"],
+)
+def test_entries_of_the_journal_are_read(message):
+    entry = (
+        f'{{"MESSAGE":{message},"_HOSTNAME":"node-a","_TRANSPORT":"kernel","__REALTIME_TIMESTAMP":"1764583200250000"}}'
+    )
+    (found,) = scanned(entry + "\n")
+    assert (found.code, found.node, found.first_seen) == ("xid/79", "node-a", "2025-12-01T10:00:00.250Z")
+    assert scanned(entry.replace('"kernel"', '"syslog"')) == []
+    assert scanned("{}\n{\n" + '{"MESSAGE":null}\n{"MESSAGE":"NVRM: Xid"') != [entry]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"Dec 01 10:00:00 node-a python[12]: {XID}",
+        f"Dec 01 10:00:00 node-a train: {XID}",
+        f"Dec 01 10:00:00 node-a kernel: python[12]: {XID}",
+        f"Dec 01 10:00:00 node-a python[12]: one\n                          {XID}",
+        f"2025-12-01T10:00:00+00:00 node-a systemd[1]: {XID}",
+        f"[   12.345678] node-a python[12]: {XID}",
+        f"<12>[   12.345678] {XID}",
+        f"user  :warn  : [   12.345678] {XID}",
+        f"12,17,12345678,-;{XID}",
+        f"12,17,12345678,-;outrider-drill: {XID}",
+        f"[   12.345678] audit: type=1400 msg='{XID}'",
+    ],
+)
+def test_what_a_program_wrote_is_no_fault(line):
+    assert scanned(line + "\n") == []
+
+
+def test_a_kernel_message_over_several_lines_goes_on_indented():
+    text = (
+        "Dec 01 10:00:00 node-a kernel: NVRM: The NVIDIA GPU 0000:3b:00.0\n"
+        "                               NVRM: (PCI ID: 10de:2330) installed in this system has\n"
+        "                               NVRM: fallen off the bus and is not responding to commands.\n"
+    )
+    (found,) = scanned(text)
+    assert (found.code, found.subject, found.node) == ("kernel/off-bus", "0000:3b:00.0", "node-a")
+
+
+def test_hosts_are_told_apart_and_their_lines_may_be_mixed():
+    three = ["NVRM: The NVIDIA GPU 0000:3b:00.0", "NVRM: (PCI ID: 10de:2330) has", "NVRM: fallen off the bus"]
+    text = "".join(f"Dec 01 10:00:00 node-{n % 3} kernel: {three[n // 3]}\n" for n in range(9))
+    assert {(one.node, one.subject) for one in scanned(text)} == {(f"node-{n}", "0000:3b:00.0") for n in range(3)}
+
+
+def test_the_uuid_is_told_where_the_log_tells_it():
+    text = f"[1.0] NVRM: GPU at PCI:0000:3b:00: {UUID}\n[2.0] {XID}\n[3.0] NVRM: Xid ({UUID}): 94, x\n"
+    assert {(one.subject, one.gpu_uuid) for one in scanned(text)} == {("0000:3b:00.0", UUID), (UUID, UUID)}
+
+
+def test_a_link_a_switch_port_and_a_network_adapter_are_named():
+    text = (
+        f"[1.0] {xid_line('00000000:3B:00.0', 74)}\n"
+        "[1.0] nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 55 sourcetrack timeout error (First)\n"
+        "[1.0] mlx5_core 0000:b3:00.1: poll_health:845:(pid 0): device's health compromised - reached miss count\n"
+    )
+    subjects = {(str(one.kind), one.subject) for one in scanned(text)}
+    assert subjects == {("link", "0000:3b:00.0/3"), ("node", "0000:c1:00/55"), ("nic", "0000:b3:00.1")}
+
+
+def test_an_error_of_a_device_is_the_gpus_once_the_log_tells_that_it_is_one():
+    error = "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:3b:00.0"
+    (unknown,) = scanned(f"[1.0] {error}\n")
+    assert (unknown.kind, unknown.subject) == ("node", "0000:3b:00.0")
+    found = {one.code: (str(one.kind), one.subject) for one in scanned(f"[1.0] {error}\n[9.0] {XID}\n")}
+    assert found == {"kernel/aer-fatal": ("gpu", "0000:3b:00.0"), "xid/79": ("gpu", "0000:3b:00.0")}
+
+
+def test_a_switch_event_keeps_its_own_time():
+    line = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 55 sourcetrack timeout error (First)"
+    found = {one.code: one.first_uptime_seconds for one in scanned(f"[100.5] {line}\n[900.0] {XID}\n")}
+    assert found == {"sxid/24007": 100.5, "xid/79": 900.0}
+
+
+def test_a_storm_is_one_finding_with_exact_counts():
+    lines = (f"[{n / 1000:.6f}] {xid_line('00000000:3B:00.0', 95, f'unit {n % 290}')}\n" for n in range(20_000))
+    (storm,) = scanned("".join(lines))
+    assert (storm.count, storm.distinct, storm.verdict) == (20_000, 290, "reset")
+    assert (storm.first_uptime_seconds, storm.last_uptime_seconds) == (0.0, pytest.approx(19.999))
+
+
+def test_codes_that_come_together_are_judged_together():
+    text = "".join(f"[1.0] {xid_line('00000000:3B:00.0', number)}\n" for number in (48, 63, 94))
+    verdicts = {one.code: str(one.verdict) for one in scanned(text)}
+    assert verdicts == {"xid/48": "watch", "xid/63": "watch", "xid/94": "restart-app"}
+    assert {str(one.verdict) for one in scanned(f"[1.0] {xid_line('00000000:3B:00.0', 48)}\n")} == {"reset"}
+
+
+def test_the_gravest_comes_first():
+    text = f"[1.0] {xid_line('00000000:5E:00.0', 13)}\n[2.0] {xid_line('00000000:3B:00.0', 95)}\n[3.0] {XID}\n"
+    assert [one.code for one in scanned(text)] == ["xid/79", "xid/95", "xid/13"]
+
+
+def test_long_lines_garbage_and_a_last_line_without_an_end_are_survived():
+    text = b"x" * 3_000_000 + b"\n\xff\xfe\x00\n" + b"[" * 100_000 + b"\n" + f"[1.0] {XID}".encode()
+    assert [one.code for one in scanned(text)] == ["xid/79"]
+
+
+def test_many_hosts_are_bounded_and_none_is_lost():
+    text = "".join(f"Dec 01 10:00:00 node-{n} kernel: {XID}\n" for n in range(4200))
+    found = scanned(text)
+    assert sum(one.count for one in found) == 4200
+    assert len({one.node for one in found}) == 4097
+
+
+def run(*arguments: str, stdin: str | None = None) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["scan", *arguments], input=stdin)
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (["usb 1-1: new"], 0),
+        (["Memory cgroup out of memory: Killed process 44 (python3) total-vm:1kB"], 0),
+        ([xid_line("00000000:3B:00.0", 13)], 1),
+        ([xid_line("00000000:3B:00.0", 13), XID], 3),
+    ],
+    ids=["nothing", "program", "soft", "hard"],
+)
+def test_the_exit_code_tells_how_grave_it_is(tmp_path, lines, code):
+    (tmp_path / "log").write_text("".join(f"[1.0] {line}\n" for line in lines))
+    assert run("--kernel-log", str(tmp_path / "log"))[0] == code
+
+
+def test_programs_get_one_object_a_line(tmp_path):
+    (tmp_path / "a").write_text(f"[1.0] {XID}\n")
+    (tmp_path / "b").write_text(f"Dec 01 10:00:00 node-b kernel: {xid_line('00000000:3B:00.0', 95)}\n")
+    code, output = run("--kernel-log", str(tmp_path / "a"), "--kernel-log", str(tmp_path / "b"), "-o", "json")
+    first, second = map(json.loads, output.splitlines())
+    assert code == 3
+    assert (first["code"], second["code"], second["node"]) == ("xid/79", "xid/95", "node-b")
+    wanted = {"node", "code", "kind", "subject", "gpuUuid", "unit", "count", "distinct", "firstSeen", "lastSeen"}
+    wanted |= {"firstUptimeSeconds", "lastUptimeSeconds", "verdict", "meaning", "advice", "evidence"}
+    assert set(first) == wanted
+    assert first["evidence"] == XID
+
+
+def test_people_get_a_table_with_what_to_do_next():
+    code, output = run("--kernel-log", "-", "--node", "node-9", stdin=f"[1.0] {XID}\n")
+    assert code == 3
+    assert "node-9" in output
+    assert "Next: " in output
+    assert "0000:3b:00.0" in output
+    assert run("--kernel-log", "-", stdin="usb\n") == (0, "Nothing found: no line that Outrider knows as a fault.\n")
+
+
+def test_a_file_that_can_not_be_read_is_an_error_with_its_name(tmp_path):
+    code, output = run("--kernel-log", str(tmp_path / "absent"))
+    assert code == saved_log.EXIT_ERROR
+    assert "absent" in output
+    assert run("--kernel-log", str(tmp_path))[0] == saved_log.EXIT_ERROR
