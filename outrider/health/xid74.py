@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-_REGISTERS: Final = re.compile(r"\((0x[0-9a-fA-F]{1,8}(?:\s{0,4},\s{0,4}0x[0-9a-fA-F]{1,8}){6})\s{0,4}\)")
+_REGISTERS: Final = re.compile(r"\((0x[0-9a-fA-F]{1,8}(?:\s{0,4},\s{0,4}0x[0-9a-fA-F]{1,8}){6})\s{0,4}\)", re.ASCII)
 
 
 class Kind(StrEnum):
