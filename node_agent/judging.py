@@ -24,6 +24,7 @@ from outrider.health.clearing import (
 )
 from outrider.health.findings import NIC_OWNER, Evidence, Key, Time, bounded, merge, renamed, seen
 from outrider.health.judge import Judgement, judge
+from outrider.health.kernel.records import DRILL
 from outrider.health.offenders import Offender
 from outrider.health.recurrence import Accusation
 
@@ -137,16 +138,25 @@ def conclude(memory: Memory, now: float, rules: Rules) -> Judgement:
 
 def noted(memory: Memory, judgement: Judgement, now: float) -> Memory:
     """Return the memory with what the judgement adds to it: which scores are low, which boards failed hard."""
-    serials = _serials(memory.inventory)
-    hard: dict[str, str] = {}
-    for code, _, subject_id in sorted(key for key, verdict in judgement.verdicts.items() if verdict.hard):
-        uuid = subject_id.partition("/")[0]
-        if uuid in serials and code != offenders.LEMON:
-            hard.setdefault(serials[uuid], code)
-    boards = offenders.remembered(memory.offenders, hard, now)
+    boards = offenders.remembered(memory.offenders, _hard(memory, judgement), now)
     if boards == memory.offenders and judgement.low == memory.low:
         return memory
     return msgspec.structs.replace(memory, offenders=boards, low=judgement.low)
+
+
+def _hard(memory: Memory, judgement: Judgement) -> dict[str, str]:
+    """Return the boards in a hard state by serial, each with a code that says so; drills aside."""
+    if not any(opinion.verdict.hard for opinion in judgement.gpus.values()):
+        return {}
+    serials = _serials(memory.inventory)
+    return {
+        serials[evidence.owner]: evidence.code
+        for evidence in sorted(memory.findings, key=lambda one: one.key, reverse=True)
+        if judgement.verdicts[evidence.key].hard
+        and evidence.owner in serials
+        and evidence.code != offenders.LEMON
+        and not evidence.line.startswith(DRILL)
+    }
 
 
 def _serials(inventory: Iterable[GPURecord]) -> dict[str, str]:
@@ -219,7 +229,8 @@ def _holders(known: Mapping[str, Holder], held: Mapping[str, str], now: float) -
 def _accused(
     memory: Memory, fresh: Iterable[Evidence], findings: Mapping[Key, Evidence], now: float, catalogue: Catalogue
 ) -> Memory:
-    told = [recurrence.told(evidence, findings.values(), catalogue) for evidence in fresh]
+    real = (evidence for evidence in fresh if not evidence.line.startswith(DRILL))
+    told = [recurrence.told(evidence, findings.values(), catalogue) for evidence in real]
     accusations = recurrence.remembered(memory.accusations, [one for one in told if one], now)
     return msgspec.structs.replace(memory, accusations=accusations)
 

@@ -24,6 +24,7 @@ SOURCE: Final = "recurrence"
 WINDOW_SECONDS: Final = 86_400.0
 ACCUSATIONS_MAX: Final = 256
 _BY_UNIT: Final = ("xid/13",)  # its line names the multiprocessor, so another one is another place
+_MULTIPROCESSOR: Final = "GPC "  # how such a unit begins; other words name a MIG instance
 _JOBS_NEEDED: Final = {"xid/13": 2, "xid/31": 2}
 _JOBS_OTHERWISE: Final = 3
 
@@ -50,7 +51,7 @@ def told(evidence: Evidence, findings: Iterable[Evidence], catalogue: Catalogue)
     if evidence.code == CLEANUP and any(_explains(other, evidence) for other in findings):
         return None
     unit = evidence.unit if evidence.code in _BY_UNIT else ""
-    if evidence.code in _BY_UNIT and not unit:
+    if evidence.code in _BY_UNIT and not unit.startswith(_MULTIPROCESSOR):
         return None  # a line that does not say where
     return Accusation(
         code=evidence.code, job=evidence.job, owner=evidence.owner, unit=unit, last_seen=evidence.last_seen

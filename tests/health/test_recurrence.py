@@ -50,7 +50,8 @@ def test_two_jobs_more_than_a_day_apart_say_nothing():
 
 def test_different_multiprocessors_of_one_gpu_are_different_places():
     assert suspected(fault("xid/13", "job-1", unit=UNIT), fault("xid/13", "job-2", unit="GPC 3 TPC 0")) == {}
-    assert suspected(fault("xid/13", "job-1"), fault("xid/13", "job-2")) == {}  # the line does not say where
+    for nowhere in ("", "MIG GI 5"):  # the line does not say where
+        assert suspected(*(fault("xid/13", f"job-{number}", unit=nowhere) for number in range(3))) == {}
 
 
 def test_a_program_that_fails_on_many_multiprocessors_accuses_none():

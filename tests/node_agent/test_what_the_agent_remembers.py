@@ -193,6 +193,21 @@ def test_offenders_leave_with_their_board():
     assert codes(memory) == set()
 
 
+def test_drills_are_no_episodes_and_accuse_nobody():
+    memory = after(("kubelet", held("pod-1"), 0), memory=BOTH)
+    for number in range(6):
+        report = said("xid/95", "xid/31", sequence=1, at=5 + number * 999, boot=f"boot-{number}")
+        drill = tuple(
+            Sighting(one.sequence, msgspec.structs.replace(one.evidence, line="outrider-drill: NVRM: Xid"))
+            for one in report.sightings
+        )
+        memory = after(
+            ("kernel-log", msgspec.structs.replace(report, sightings=drill), 5 + number * 999), memory=memory
+        )
+        assert at(memory, 5 + number * 999).node.verdict is Verdict.RESET
+    assert (memory.offenders, memory.accusations) == ([], [])
+
+
 # --- silence ---
 
 
