@@ -176,6 +176,13 @@ async def test_drills_count_only_where_they_are_allowed_and_show_that_they_are_d
     assert drill.evidence.line.startswith("outrider-drill: NVRM: Xid")
 
 
+async def test_a_drill_does_not_hide_the_real_fault_beside_it(folder):
+    line = xid_line(BUS, 79)
+    (folder / "kmsg").write_text(f"4,0,1,-;{line}\n12,1,2,-;outrider-drill: {line}\n")
+    report = await read_once(config_of(folder, allow_drills=True))
+    assert sorted(sighting.evidence.line for sighting in report.sightings) == [line, f"outrider-drill: {line}"]
+
+
 async def test_a_drill_teaches_nothing_about_the_machine(folder):
     uuid = "GPU-28fbe81c-729a-5211-b9d5-a35112e35514"
     lines = [f"12,0,1,-;outrider-drill: NVRM: GPU at PCI:0000:3b:00: {uuid}"]

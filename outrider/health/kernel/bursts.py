@@ -4,11 +4,13 @@ from typing import Final
 
 from outrider.api.gpunode import LINE_MAX, SubjectKind
 from outrider.health.findings import VARIANTS_MAX, Evidence, variant_of
+from outrider.health.kernel.records import DRILL
 from outrider.health.kernel.words import Happening
 
 _KINDS_MAX: Final = 1024  # far more than a machine has parts that fail; beyond it lines are counted as a flood
 _FLOOD: Final = "kernel/flood"
 _VARIANTS_KEPT: Final = 4 * VARIANTS_MAX
+_Kind = tuple[str, SubjectKind, str, str, bool]
 
 
 class _Burst:
@@ -50,15 +52,16 @@ class Bursts:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._bursts: dict[tuple[str, SubjectKind, str, str], _Burst] = {}
+        self._bursts: dict[_Kind, _Burst] = {}
 
     def add(self, happening: Happening, now: float, sequence: int = -1) -> None:
         """Take in what happened at ``now`` (seconds since 1970); ``sequence`` is the number of its record."""
-        key = (happening.code, happening.subject, happening.subject_id, happening.unit)
+        drill = happening.line.startswith(DRILL)  # told apart, so that a drill never hides what is real
+        key = (happening.code, happening.subject, happening.subject_id, happening.unit, drill)
         burst = self._bursts.get(key)
         if burst is None:
             if len(self._bursts) >= _KINDS_MAX:
-                key = (_FLOOD, SubjectKind.NODE, "", "")
+                key = (_FLOOD, SubjectKind.NODE, "", "", False)
             burst = self._bursts.setdefault(key, _Burst(happening, now))
         burst.add(happening, now, sequence)
 
