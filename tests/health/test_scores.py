@@ -71,10 +71,15 @@ def test_evidence_about_the_node_lowers_the_node_and_no_gpu():
 def test_the_example_of_the_documentation():
     """docs/concepts/health.md redoes this by hand."""
     judgement = judged(
-        on_gpu("xid/94", count=4), on_gpu("remap/pending"), on_gpu("xid/63"), on_gpu("xid/31", ago=21600, count=2)
+        on_gpu("xid/94", count=4),
+        on_gpu("xid/63"),
+        on_gpu("remap/pending"),
+        on_gpu("xid/31", ago=21600, count=2),
+        on_node("monitor/optional-blind", subject_id="dcgm"),
+        on_nic("nic/missing"),
     )
     assert judgement.gpus["GPU-a"].score == 33
-    assert judgement.node.score == 33
+    assert judgement.node.score == 28
 
 
 @pytest.mark.parametrize(
