@@ -27,7 +27,7 @@ _NIC_DRIVERS: Final = frozenset(
     )
 )
 _DEVICE: Final = re.compile(rf"([\w-]{{1,32}}) ({FULL_BDF})(?: [\w.@-]{{1,32}})?: (.*)", re.DOTALL)
-_SEVERITY: Final = r"(Correct|Uncorrect)(?:ed|able)\s{0,2}(?:\((Fatal|Non-Fatal)\))?"
+_SEVERITY: Final = r"(Corrected|Correctable|Uncorrected|Uncorrectable)\s{0,2}(?:\((Fatal|Non-Fatal)\))?"
 _BUS_ERROR: Final = re.compile(rf"(?:AER: )?PCIe Bus Error: severity={_SEVERITY}", re.IGNORECASE)
 _RECEIVED: Final = re.compile(
     rf"AER: (?:Multiple )?{_SEVERITY} error (?:message )?received(?: from|:)? "
@@ -49,7 +49,7 @@ _NIC_WORDS: Final = (
     ("eep alive watchdog timeout", "kernel/nic-health"),
     ("eep alive timeout", "kernel/nic-health"),
     ("insufficient power on the PCIe slot", "kernel/nic-power"),
-    ("ower budget exceeded", "kernel/nic-power"),
+    ("budget exceeded", "kernel/nic-power"),
     ("igh temperature", "kernel/nic-temperature"),
     ("igh Temperature", "kernel/nic-temperature"),
     ("Port module event[error]", "kernel/nic-module"),
@@ -146,7 +146,7 @@ class DeviceLines:
 
 
 def _severity(error: re.Match[str]) -> str:
-    if error[1].lower() == "correct":
+    if error[1].lower().startswith("corr"):
         return "corrected"
     return "fatal" if (error[2] or "").lower() == "fatal" else "nonfatal"
 
