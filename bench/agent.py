@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from bench.agent_node import GPUS, AgentNode
 from bench.demo import write
 from bench.figures import Figure, against
@@ -49,35 +51,30 @@ _POLLED: dict[str, tuple[str, int]] = {  # finding: key of the simulated library
 }
 
 
-def figures(soak_minutes: float) -> list[Figure]:
-    """Measure on a testbed of its own, which is removed afterwards. Raises TestbedError."""
+def figures(only: Sequence[str], soak_minutes: float) -> list[Figure]:
+    """Measure on a testbed of its own, which is removed afterwards; ``only`` names parts, none means all.
+
+    Raises TestbedError.
+    """
     cluster.down(_TESTBED)
     try:
         state = cluster.up(_TESTBED, nodes=1, say=to_stderr)
         release.install(state, to_stderr, *_SETTINGS, *_DEFAULTS)
-        return _measure(AgentNode(state), soak_minutes)
+        return _measure(AgentNode(state), only or list(_PARTS), soak_minutes)
     finally:
         cluster.down(_TESTBED)
 
 
-def _measure(agent: AgentNode, soak_minutes: float) -> list[Figure]:
+def _measure(agent: AgentNode, names: Sequence[str], soak_minutes: float) -> list[Figure]:
     found: list[Figure] = []
-    parts: list[tuple[str, Callable[[], list[Figure]]]] = [
-        ("idle", lambda: _idle(agent)),
-        ("kernel lines", lambda: _lines(agent)),
-        ("NVML events", lambda: _events(agent)),
-        ("polled states", lambda: _polled(agent)),
-        ("taints", lambda: asyncio.run(_taints(agent))),
-        ("1,000 lines/s", lambda: _storm(agent)),
-        ("10,000 lines/s", lambda: _flood(agent)),
-        ("parser", _parser),
-        *([("soak", lambda: _soak(agent, soak_minutes))] if soak_minutes else []),
-    ]
-    for name, part in parts:
+    for name in names:
         with step(to_stderr, name):
-            found += part()
+            found += _PARTS[name](agent)
         agent.heal()
         time.sleep(5)
+    if soak_minutes:
+        with step(to_stderr, "soak"):
+            found += _soak(agent, soak_minutes)
     return found
 
 
@@ -152,7 +149,11 @@ def _delays(agent: AgentNode, began: float, written: dict[tuple[str, str], float
         time.sleep(1)
 
 
-async def _taints(agent: AgentNode) -> list[Figure]:
+def _taints(agent: AgentNode) -> list[Figure]:
+    return asyncio.run(_taint_times(agent))
+
+
+async def _taint_times(agent: AgentNode) -> list[Figure]:
     async with connect("bench", kubeconfig=agent.state.folder / "kubeconfig") as client:
         delays = []
         for number in range(_INJECTIONS):
@@ -217,7 +218,7 @@ def _pour(agent: AgentNode, lines_per_second: int, seconds: float) -> int:
     return written
 
 
-def _parser() -> list[Figure]:
+def _parser(_agent: AgentNode) -> list[Figure]:
     where = "records of a mixed log through the probe's own reading, one process"
     return [Figure("kmsg_lines_per_s", round(lines_per_second()), "lines/s", conditions=where)]
 
@@ -243,16 +244,38 @@ def _soak(agent: AgentNode, minutes: float) -> list[Figure]:
     ]
 
 
+_PARTS: dict[str, Callable[[AgentNode], list[Figure]]] = {
+    "idle": _idle,
+    "lines": _lines,
+    "events": _events,
+    "polled": _polled,
+    "taints": _taints,
+    "storm": _storm,
+    "flood": _flood,
+    "parser": _parser,
+}
+
+
 def _percentile(values: Sequence[float], percent: int) -> float:
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
+def _merged(new: list[Figure], names: Sequence[str]) -> list[Figure]:
+    """Return the new figures, and where only parts were measured those of the last time as well."""
+    if not names or not OUT.exists():
+        return new
+    measured = {figure.name for figure in new}
+    return [one for one in msgspec.json.decode(OUT.read_bytes(), type=list[Figure]) if one.name not in measured] + new
+
+
 def main() -> int:
-    """Measure everything; the exit code is 1 where something did not work."""
+    """Measure; the exit code is 1 where something did not work."""
     parser = argparse.ArgumentParser(prog="make bench-agent", description=__doc__)
+    parser.add_argument("--only", nargs="*", choices=list(_PARTS), default=[], help="parts; the others' figures stay")
     parser.add_argument("--soak-minutes", type=float, default=0, help="also watch memory for so long (30 is usual)")
+    arguments = parser.parse_args()
     try:
-        write(figures(parser.parse_args().soak_minutes), OUT)
+        write(_merged(figures(arguments.only, arguments.soak_minutes), arguments.only), OUT)
     except TestbedError as error:
         print(error, file=sys.stderr)
         return 1
