@@ -25,7 +25,7 @@ from remediation.domain_episodes import Patience, openings
 from remediation.episodes import accepted, opening
 from remediation.ladder import next_step
 from remediation.metrics import HELD, OPEN_EPISODES
-from remediation.outlooks import Outlooks
+from remediation.outlooks import REST_SECONDS, Outlooks
 from remediation.reporting import Reporter
 from remediation.rungs import with_message
 from remediation.world import World
@@ -164,6 +164,8 @@ class Controller:
             return []
 
     async def _open(self, node: str, world: World) -> float | None:
+        if self._outlooks.behind:
+            return REST_SECONDS  # the news may be what explains this node
         episode = opening(node, world, self._clock(), self._config.evidence_fresh_seconds)
         if episode is not None:
             await self._create(episode)
