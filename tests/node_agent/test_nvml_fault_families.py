@@ -176,6 +176,19 @@ async def test_a_fault_is_found_on_its_part_judged_and_over_again(scene):
 
 def test_every_code_that_the_readings_emit_has_a_row_and_a_test():
     tested = {family.code for family in FAMILIES}
-    families = "ecc remap pages memory pcie nvlink c2c fabric clocks thermal mode mig".split()
+    families = {
+        "ecc",
+        "remap",
+        "pages",
+        "memory",
+        "pcie",
+        "nvlink",
+        "c2c",
+        "fabric",
+        "clocks",
+        "thermal",
+        "mode",
+        "mig",
+    }
     rows = {code for code in CATALOGUE.codes if code.split("/")[0] in families}
     assert rows - tested == {"ecc/uncorrected-before"}  # an event, tested with reboots
