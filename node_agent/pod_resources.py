@@ -39,8 +39,8 @@ def read_holdings(message: bytes) -> list[Holding]:
     return [holding for holding in found if holding.devices or holding.claims]
 
 
-def holders(holdings: Iterable[Holding], pod_uids: Mapping[str, str], parents: Mapping[str, str]) -> dict[str, str]:
-    """Return the holder's UID for each GPU. ``pod_uids``: by namespace/name; ``parents``: GPU of each MIG device.
+def holders(holdings: Iterable[Holding], pod_uids: Mapping[str, str]) -> dict[str, str]:
+    """Return the holder's UID for each GPU; ``pod_uids`` is by namespace/name.
 
     A pod whose UID is not known is left out. Of several pods that share a GPU the first by name is told.
     """
@@ -49,15 +49,13 @@ def holders(holdings: Iterable[Holding], pod_uids: Mapping[str, str], parents: M
         uid = pod_uids.get(f"{holding.namespace}/{holding.pod}")
         if uid is not None:
             for device in (*holding.devices, *holding.claims):
-                held.setdefault(_gpu(device, parents), uid)
+                held.setdefault(_gpu(device), uid)
     return held
 
 
-def _gpu(device: str, parents: Mapping[str, str]) -> str:
+def _gpu(device: str) -> str:
     """Return the GPU of a device: shared ones carry ::N, MIG devices of drivers before R470 the GPU's own UUID."""
     plain = device.partition("::")[0]
-    if plain in parents:
-        return parents[plain]
     found = _UUID.search(plain)
     return found[0] if found and plain.startswith("MIG-") else plain
 

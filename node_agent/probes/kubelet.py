@@ -92,7 +92,7 @@ class KubeletProbe:
             self._unanswered = seen("kubelet/pod-resources", time.time(), line=line, source=_SOURCE)
             self._ask_at = now + self.period_seconds
             return None
-        return holders(holdings, {pod.key: pod.metadata.uid for pod in around.pods() if not pod.finished}, {})
+        return holders(holdings, {pod.key: pod.metadata.uid for pod in around.pods() if not pod.finished})
 
     async def close(self) -> None:
         """Nothing is kept open."""

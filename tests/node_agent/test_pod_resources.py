@@ -12,8 +12,8 @@ from node_agent.pod_resources import BadMessage, Holding, holders, read_holdings
 UUID = "GPU-8f2c1d90-3e5a-4b17-9c2e-5da9abb51763"
 
 
-def held(*parts: bytes, parents=None) -> dict[str, str]:
-    return holders(read_holdings(pod("default", "train-0", *parts)), {"default/train-0": "uid-0"}, parents or {})
+def held(*parts: bytes) -> dict[str, str]:
+    return holders(read_holdings(pod("default", "train-0", *parts)), {"default/train-0": "uid-0"})
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,6 @@ def held(*parts: bytes, parents=None) -> dict[str, str]:
     [
         (devices("nvidia.com/gpu", UUID), UUID),
         (devices("nvidia.com/gpu.shared", f"{UUID}::3"), UUID),
-        (devices("nvidia.com/mig-1g.10gb", "MIG-aaaa"), "GPU-parent"),
         (devices("nvidia.com/mig-1g.10gb", "MIG-bbbb"), "MIG-bbbb"),
         (devices("nvidia.com/gpu", f"MIG-{UUID}/1/0"), UUID),
         (claim("c", "gpu.nvidia.com", "node-1", "gpu-3"), "gpu.nvidia.com/node-1/gpu-3"),
@@ -29,7 +28,7 @@ def held(*parts: bytes, parents=None) -> dict[str, str]:
     ],
 )
 def test_each_way_to_hold_a_gpu_names_it(part, gpu):
-    assert held(part, parents={"MIG-aaaa": "GPU-parent"}) == {gpu: "uid-0"}
+    assert held(part) == {gpu: "uid-0"}
 
 
 def test_all_containers_of_a_pod_count_and_other_devices_do_not():
@@ -48,7 +47,7 @@ def test_pods_without_gpus_are_left_out():
 
 def test_of_pods_that_share_a_gpu_the_first_is_told_and_unknown_pods_are_not():
     holdings = [Holding(namespace="a", pod=name, devices=["GPU-a"]) for name in ("z", "b", "unknown", "a-unknown")]
-    assert holders(holdings, {"a/z": "uid-z", "a/b": "uid-b"}, {}) == {"GPU-a": "uid-b"}
+    assert holders(holdings, {"a/z": "uid-z", "a/b": "uid-b"}) == {"GPU-a": "uid-b"}
 
 
 def test_fields_of_newer_kubelets_are_passed_over():
@@ -77,4 +76,4 @@ def test_a_message_with_a_few_wrong_bytes_leads_to_no_other_error(place, wrong):
     bent = bytearray(whole)
     bent[place % len(whole) : place % len(whole) + len(wrong)] = wrong
     with contextlib.suppress(BadMessage):
-        holders(read_holdings(bytes(bent)), {"default/train-0": "uid"}, {})
+        holders(read_holdings(bytes(bent)), {"default/train-0": "uid"})
