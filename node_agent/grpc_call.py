@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Final
+from urllib.parse import unquote
 
 import h2.config
 import h2.connection
@@ -78,7 +79,8 @@ class _Exchange:
         """Return the message. Raises CallError where the server sent a status instead, or not one whole message."""
         status = self._headers.get("grpc-status", f"HTTP {self._headers.get(':status')}")
         if status != _OK:
-            raise CallError(f"status {status}: {self._headers.get('grpc-message', '')}".rstrip(": "))
+            words = unquote(self._headers.get("grpc-message", ""))  # percent-encoded, says the gRPC protocol
+            raise CallError(f"status {status}: {words}".rstrip(": "))
         length = int.from_bytes(self._body[1:_PREFIX_BYTES], "big")
         if len(self._body) < _PREFIX_BYTES or self._body[0] or len(self._body) - _PREFIX_BYTES != length:
             raise CallError("the answer is not one plain message")
