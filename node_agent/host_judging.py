@@ -84,15 +84,16 @@ class HostWatch:
 
     def _mounts(self, mounts: Collection[Mount], now: float) -> Iterator[Evidence]:
         """A file system that was writable and no longer is: the kernel makes it so when its disk fails."""
-        names = {f"{mount.device} {mount.path}": mount for mount in mounts if not self._of_pods(mount)}
+        names = {f"{mount.device} {mount.path}": mount for mount in mounts if not self._of_others(mount)}
         for name, mount in sorted(names.items()):
             if not mount.writable and name in self._writable:
                 line = f"{mount.path} ({mount.device}) was writable and is read-only now"
                 yield _node("host/read-only", line, now, mount.path)
         self._writable = self._writable & names.keys() | {name for name, mount in names.items() if mount.writable}
 
-    def _of_pods(self, mount: Mount) -> bool:
-        return mount.path.startswith(self._pods_dir)
+    def _of_others(self, mount: Mount) -> bool:
+        """Volumes are the pods' own, and an update of the system makes /boot writable for a moment."""
+        return mount.path.startswith((self._pods_dir, "/boot"))
 
     def _clock(self, clock: Clock, now: float) -> Iterator[Evidence]:
         """A clock that was in step and no longer is: some time services never tell the kernel that they work."""

@@ -22,6 +22,7 @@ from node_agent.nic_readings import Look, NICReading, PortReading
 FLAP_WINDOW_SECONDS: Final = 12 * 3600.0  # faults.md 3d: three flaps within twelve hours
 _FLAPS_KEPT: Final = 16
 _DROPPED_SECONDS: Final = 3600.0  # longer than any dwell
+_BOND: Final = "bond"  # mlx5_bond_0: two ports of a card as one device
 _GROUP_FOR_NUMA: Final = 4
 
 
@@ -77,12 +78,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 def updated(known: Inventory, look: Look) -> Inventory:
     """Return the inventory after a look.
 
-    A device that is absent stays in it, unless as many are there as before: then it was replaced.
+    A device that is absent stays in it, unless as many are there as before: then it was replaced; or another function
+    of its card has become a bond: then it is part of that.
     """
     before = known.by_address
     rebooted = bool(look.boot_id) and look.boot_id != known.boot_id
     here = {nic.pci_address: _record(nic, before.get(nic.pci_address), look, rebooted=rebooted) for nic in look.nics}
-    absent = [record for address, record in before.items() if address not in here]
+    bonded = {_card(nic.pci_address) for nic in look.nics if _BOND in nic.name}
+    absent = [record for address, record in before.items() if address not in here and _card(address) not in bonded]
     replaced = len(here) >= len(before)
     nics = [*here.values(), *(() if replaced else absent)]
     return msgspec.structs.replace(
@@ -99,6 +102,10 @@ def judging(known: Inventory, names: Collection[str], now: float) -> Inventory:
         judged=sorted(names),
         dropped={name: since for name, since in dropped.items() if now - since < _DROPPED_SECONDS},
     )
+
+
+def _card(pci_address: str) -> str:
+    return pci_address.rpartition(".")[0]
 
 
 def with_flaps(record: NICRecord, port: int, count: int, now: float) -> NICRecord:

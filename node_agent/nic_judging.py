@@ -8,7 +8,7 @@ those of faults.md 3d; what NVSentinel calls fatal stops new work here, and noth
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -33,6 +33,8 @@ LINK_DOWNED: Final = "link_downed"
 _LOOKS_MISSING: Final = 3  # a driver that reloads takes a device away for a moment
 _FLAPS: Final = 3
 _ETHERNET: Final = "Ethernet"
+
+T = TypeVar("T")
 
 
 class CounterRule(msgspec.Struct, frozen=True):
@@ -74,6 +76,8 @@ class _Siblings(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of the ports that are up on more than half of the devices."""
     rate: float
     """Gbit/s of more than half of the ports that are up; 0 where there is no such rate."""
+    lanes: int | None
+    """PCIe lanes of more than half of them; None where there is no such number, or only one device."""
 
 
 class NICWatch:
@@ -126,7 +130,7 @@ class NICWatch:
         monotonic: float,
     ) -> Iterator[Evidence]:
         record = records[nic.pci_address]
-        yield from _device(nic, now)
+        yield from _device(nic, siblings, now)
         yield from self._counters(nic.name, nic.counters, now, monotonic)
         for port in nic.ports:
             subject = f"{nic.name}/{port.number}"
@@ -200,12 +204,18 @@ def _grown(after: int | None, then: int | None) -> int:
 def _siblings(here: Collection[NICReading]) -> _Siblings:
     up = [port for nic in here for port in nic.ports if port.up]
     numbers = Counter(port.number for port in up)
-    rates = Counter(port.rate for port in up if port.rate is not None)
-    rate, count = rates.most_common(1)[0] if rates else (0.0, 0)
     return _Siblings(
-        up=frozenset(number for number, count_up in numbers.items() if 2 * count_up > len(here)),
-        rate=rate if 2 * count > len(up) else 0.0,
+        up=frozenset(number for number, count in numbers.items() if 2 * count > len(here)),
+        rate=_usual(port.rate for port in up) or 0.0,
+        lanes=_usual(nic.lanes for nic in here) if len(here) > 1 else None,
     )
+
+
+def _usual(values: Iterable[T]) -> T | None:
+    """Return the value of more than half of them, None where there is no such."""
+    counts = Counter(values)
+    value, count = counts.most_common(1)[0] if counts else (None, 0)
+    return value if 2 * count > counts.total() else None
 
 
 def _gone(
@@ -222,10 +232,10 @@ def _gone(
             yield f"{address}/{number}", _nic("nic/port-missing", f"{name}/{number}", line, now)
 
 
-def _device(nic: NICReading, now: float) -> Iterator[Evidence]:
+def _device(nic: NICReading, siblings: _Siblings, now: float) -> Iterator[Evidence]:
     if nic.lanes is not None and nic.lanes_possible is not None and nic.lanes < nic.lanes_possible:
         line = f"{nic.name}: PCIe width x{nic.lanes}, x{nic.lanes_possible} is possible"
-        yield _nic("nic/pcie-width", nic.name, line, now)
+        yield _nic("nic/pcie-width" if nic.lanes != siblings.lanes else "nic/pcie-narrow", nic.name, line, now)
     if nic.transfers is not None and nic.transfers_possible is not None and nic.transfers < nic.transfers_possible:
         line = f"{nic.name}: PCIe speed {nic.transfers:g} GT/s, {nic.transfers_possible:g} GT/s is possible"
         yield _nic("nic/pcie-speed", nic.name, line, now)

@@ -38,6 +38,7 @@ from node_agent.rises import Steps
 _FIXED_SECONDS: Final = 60.0  # how long what does not change is taken for granted
 _TIMEOUT_SECONDS: Final = 30.0
 _LAYERS_MAX: Final = 4  # a VLAN on a bridge on a bond on the device
+_ACTIVE: Final = "4: ACTIVE"  # then nothing asks for the physical state, and a file less is read
 _KEPT: Final = "nics.json"
 
 
@@ -218,7 +219,7 @@ def _port(files: _PortFiles) -> PortReading | None:
         return PortReading(
             number=files.number,
             state=state,
-            phys_state=read_small(f"{files.folder}/phys_state"),
+            phys_state="" if state == _ACTIVE else read_small(f"{files.folder}/phys_state"),
             rate=rate_of(read_small(f"{files.folder}/rate")),
             counters=_counters(files.counters),
             carrier_losses=_losses(files.carrier),

@@ -28,11 +28,11 @@ class Host:
         self.proc.joinpath("1/net").mkdir(parents=True, exist_ok=True)
         self.proc.joinpath("1/net/route").write_text(head + "".join(rows))
 
-    def add(self, name: str, *, bus: int | None = None, layer="InfiniBand", board=CX7, numa=0, rate=400, port=True):
+    def add(self, name: str, *, bus: int = 0, function=0, layer="InfiniBand", board=CX7, numa=0, rate=400) -> "Host":
         self._number += 1
-        bus = self._number if bus is None else bus
+        bus = bus or self._number
         slot = self.sys / f"devices/pci0000:{bus:02x}/0000:{bus:02x}:01.0"
-        device = slot / f"0000:{bus:02x}:02.0"
+        device = slot / f"0000:{bus:02x}:02.{function}"
         write(slot, max_link_width=16, max_link_speed="32.0 GT/s PCIe")
         write(device, max_link_width=16, max_link_speed="32.0 GT/s PCIe", numa_node=numa)
         write(device, current_link_width=16, current_link_speed="32.0 GT/s PCIe", vendor="0x15b3", device="0x1021")
@@ -47,8 +47,7 @@ class Host:
             write(device / kind / node, ibdev=name)
             self._link(kind, node, device / kind / node)
             write(self.dev / "infiniband", **{node: ""})
-        if port:
-            self.port(name, layer=layer, rate=rate)
+        self.port(name, layer=layer, rate=rate)
         return self
 
     def _link(self, kind: str, name: str, target: Path) -> None:

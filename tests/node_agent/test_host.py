@@ -132,8 +132,9 @@ def test_a_file_system_that_was_mounted_read_only_on_purpose_is_no_fault():
     assert Host().see(*[look(mounts=(Mount("/dev/sr0", "/media", writable=False),))] * 5).found() == {}
 
 
-def test_volumes_of_pods_are_their_own_business():
-    volume = Mount("/dev/sdb", f"{PODS}/uid/volumes/pv", writable=True)
+@pytest.mark.parametrize("path", [f"{PODS}/uid/volumes/pv", "/boot"])
+def test_volumes_of_pods_and_the_boot_folder_are_not_judged(path):
+    volume = Mount("/dev/sdb", path, writable=True)
     again = msgspec.structs.replace(volume, writable=False)
     assert Host().see(look(mounts=(volume,)), look(mounts=(again,))).found() == {}
 

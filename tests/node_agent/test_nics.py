@@ -289,6 +289,25 @@ def test_pcie_width_is_judged_always_and_speed_more_mildly(host, node):
     assert (node.verdict(), node.judged().nics["mlx5_1"].score) == (Verdict.WATCH, 80)
 
 
+def test_adapters_that_all_have_the_same_few_lanes_may_be_built_so(host, node):
+    for number in range(8):
+        write(host.device(f"mlx5_{number}"), current_link_width=8)
+    assert set(node.look().found()) == {"nic/pcie-narrow"}
+    assert node.verdict() is Verdict.WATCH
+    write(host.device("mlx5_3"), current_link_width=4)
+    assert node.look(8).found()["nic/pcie-width"] == "mlx5_3"
+    assert sum(evidence.code == "nic/pcie-width" for evidence in node.memory.findings) == 1
+
+
+def test_two_ports_that_become_a_bond_are_not_missing(tmp_path):
+    host = Host(tmp_path).add("mlx5_0", bus=1).add("mlx5_1", bus=1, function=1).add("mlx5_2", bus=2)
+    node = Node(host).look()
+    host.remove("mlx5_0")
+    host.remove("mlx5_1")
+    host.add("mlx5_bond_0", bus=1)
+    assert node.look(10).found() == {}
+
+
 def test_a_slot_with_fewer_lanes_than_the_card_is_no_fault(tmp_path):
     host = Host(tmp_path).add("mlx5_0")
     write(host.device("mlx5_0"), current_link_width=8, current_link_speed="16.0 GT/s PCIe")
