@@ -41,7 +41,7 @@ class Server:
 
     def failure(self, connection: h2.connection.H2Connection, stream: int) -> None:
         """Trailers only, as gRPC answers an error."""
-        trailers = [("grpc-status", "8"), ("grpc-message", "too%20many requests")]
+        trailers = [("grpc-status", "8"), ("grpc-message", "too many requests")]
         connection.send_headers(stream, HEADERS + trailers, end_stream=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

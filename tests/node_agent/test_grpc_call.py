@@ -29,9 +29,9 @@ async def test_the_answer_comes_whole_whatever_its_size(server, size):
     assert server.asked == [(METHOD, framed(b"request"))]
 
 
-async def test_the_servers_own_words_say_why_there_is_no_answer(server):
+async def test_a_call_that_the_server_refuses_brings_no_answer(server):
     server.reply = server.failure
-    with pytest.raises(CallError, match="status 8: too many requests"):
+    with pytest.raises(CallError, match="refused the call"):
         await answer(server)
 
 
@@ -54,7 +54,7 @@ def _broken(kind):
     [
         ("reset", "broke off"),
         ("goaway", "broke off"),
-        (b"", "not one plain message"),
+        (b"", "refused the call"),
         (b"\0\0\0", "not one plain message"),
         (framed(b"abc")[:-1], "not one plain message"),
         (framed(b"abc") * 2, "not one plain message"),
@@ -67,10 +67,33 @@ async def test_a_broken_answer_is_an_error_of_its_own(server, kind, words):
         await answer(server)
 
 
-async def test_an_answer_without_status_or_of_another_kind_is_refused(server):
-    server.reply = lambda connection, stream: connection.send_headers(stream, [(":status", "404")], end_stream=True)
-    with pytest.raises(CallError, match="HTTP 404"):
+async def test_a_page_of_a_web_server_is_no_answer(server):
+    def reply(connection, stream):
+        connection.send_headers(stream, [(":status", "404")])
+        connection.send_data(stream, b"not found", end_stream=True)
+
+    server.reply = reply
+    with pytest.raises(CallError, match="not one plain message"):
         await answer(server)
+
+
+async def test_a_server_that_asks_whether_we_live_gets_its_answer(server):
+    def reply(connection, stream):
+        connection.ping(b"12345678")
+        server.message(connection, stream)
+
+    server.reply, server.answer = reply, b"abc"
+    assert await answer(server) == b"abc"
+
+
+async def test_padding_is_no_part_of_the_answer(server):
+    def reply(connection, stream):
+        connection.send_headers(stream, HEADERS)
+        connection.send_data(stream, framed(b"abc"), pad_length=7)
+        connection.send_headers(stream, [("grpc-status", "0")], end_stream=True)
+
+    server.reply = reply
+    assert await answer(server) == b"abc"
 
 
 async def test_an_answer_that_is_too_long_is_refused(server):
