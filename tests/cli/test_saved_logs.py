@@ -68,6 +68,9 @@ def test_a_line_with_a_date_is_read_with_its_host_and_time(head, node, seen):
         ("4,17,12345678,-;", ""),
         ("4,17,12345678,-,caller=T99;", ""),
         ("[   12.345678] node-a kernel: ", "node-a"),
+        ("node-a: [   12.345678] ", "node-a"),
+        ("node-a.example: <4>[   12.345678] ", "node-a.example"),
+        ("node-a: 4,17,12345678,-;", "node-a"),
     ],
 )
 def test_a_line_with_the_time_since_the_boot_is_read(head, node):
@@ -102,6 +105,9 @@ def test_entries_of_the_journal_are_read(message):
     [
         f"Dec 01 10:00:00 node-a python[12]: {XID}",
         f"Dec 01 10:00:00 node-a train: {XID}",
+        f"Dec 01 10:00:00 node-a kernel[77]: {XID}",
+        f"node-a: 12,17,12345678,-;{XID}",
+        f"train: {XID}",
         f"Dec 01 10:00:00 node-a kernel: python[12]: {XID}",
         f"Dec 01 10:00:00 node-a python[12]: one\n                          {XID}",
         f"2025-12-01T10:00:00+00:00 node-a systemd[1]: {XID}",

@@ -9,6 +9,8 @@ r"""Forms of saved kernel logs: what dmesg, journalctl, syslog daemons and /dev/
     /dev/kmsg             4,1234,123456789,-;text
     nothing               text
 
+What pdsh, clush and the like gather (``host: line``) has any of these forms behind the host's name.
+
 Only the journal, syslog, ``dmesg -r`` and ``-x``, and /dev/kmsg tell who wrote a line; there, what is not the kernel's
 is left out. In the other forms a line counts if it begins as a driver's line does. A line that begins with a blank
 goes on where the line before it was: what a program wrote over several lines can't pass for the kernel's.
@@ -31,7 +33,7 @@ _LATEST: Final = 253_402_300_800  # the year 10000
 
 # A program's name begins with a letter, or "nvidia 0000:3b:00.0: ..." would be the line of a program called 0000.
 _WRITER: Final = (
-    r"(?:(?P<host>[\w.-]{1,253}) (?P<who>[A-Za-z_(][^\s:\[]{0,127})(?:\[[^\]\s]{1,20}\])?|(?P<lone>kernel)):"
+    r"(?:(?P<host>[\w.-]{1,253}) (?P<who>[A-Za-z_(][^\s:\[]{0,127})(?P<pid>\[[^\]\s]{1,20}\])?|(?P<lone>kernel)):"
 )
 _MONOTONIC_WRITER: Final = (
     r"(?P<host>[\w.-]{1,253}) (?:(?P<lone>kernel)|(?P<who>[A-Za-z_(][^\s:\[]{0,127})\[\d{1,9}\]):"
@@ -58,6 +60,9 @@ _FORMS: Final = tuple(
         rf"kernel: (?:{_UPTIME} )?(?P<text>.*)",
         rf"(?P<unix>\d{{9,11}}\.\d{{1,9}}) {_WRITER}{_TEXT}",
     )
+)
+_GATHERED: Final = re.compile(
+    r"(?P<host>[\w.-]{1,253}):\s{1,4}(?P<line>(?:<\d|\[\s{0,9}\d|\[[A-Z][a-z]{2} |\d{4}-\d|\d,).*)", re.DOTALL
 )
 _SECOND_TIME: Final = re.compile(rf"{_UPTIME} ")
 
@@ -91,17 +96,27 @@ class SavedLog:
         return line
 
     def _read(self, text: str, raw: bytes) -> SavedLine:
+        if (line := self._formed(text, raw)) is not None:
+            return line
+        gathered = _GATHERED.match(text)
+        line = self._formed(gathered["line"], gathered["line"].encode()) if gathered else None
+        if gathered is None or line is None:
+            return SavedLine(text)
+        return line if line.host else msgspec.structs.replace(line, host=gathered["host"])
+
+    def _formed(self, text: str, raw: bytes) -> SavedLine | None:
         if text.startswith("{") and (entry := _journal_entry(text)) is not None:
             return entry
         if (record := records.parse(raw)) is not None:
             return SavedLine(record.message, "", record.from_kernel, None, record.uptime_seconds)
         match = next((match for form in _FORMS if (match := form.match(text))), None)
-        return self._line(match.groupdict()) if match else SavedLine(text)
+        return self._line(match.groupdict()) if match else None
 
     def _line(self, fields: dict[str, str | None]) -> SavedLine:
         text, who, uptime = fields["text"] or "", fields.get("who"), fields.get("uptime")
         from_kernel = (
             who in (None, _KERNEL)
+            and not fields.get("pid")  # a program that calls itself kernel
             and int(fields.get("priority") or 0) < _USER_PRIORITY
             and fields.get("facility") in (None, "kern")
         )

@@ -102,7 +102,8 @@ def test_names_of_devices_survive_any_text(text):
 
 
 @pytest.mark.parametrize(
-    "filler", ["9", "a", " ", "(", "GPC 1, TPC ", "napi_", "GSP heartbeat ", "[", ":", "0x1, ", "on ", "\\x41"]
+    "filler",
+    ["9", "a", " ", "(", "GPC 1, TPC ", "napi_", "GSP heartbeat ", "[", ":", "0x1, ", "on ", "\\x41", "a: [1 "],
 )
 def test_no_long_line_takes_long(filler):
     reader, saved = KernelReader("580.82.07"), SavedLog(1.8e9)
