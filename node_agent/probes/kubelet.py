@@ -19,6 +19,8 @@ from outrider.health.findings import Evidence, seen
 _SOURCE: Final = "kubelet"
 _ASK_SECONDS: Final = 300.0  # in case a change was missed
 _ASKS: Final = 2  # after a change
+_APART_SECONDS: Final = 1.0  # the kubelet answers ten calls at once and refuses more (pkg/kubelet/apis/podresources)
+_FAILURES: Final = 2  # in a row until it is told: others may have used the calls up
 _CALL_SECONDS: Final = 5.0
 _ANSWER_BYTES: Final = 4 * 1024 * 1024  # gRPC's own limit
 
@@ -37,6 +39,8 @@ class KubeletProbe:
         self._mismatch = ("", 0.0)
         self._ask_at = 0.0
         self._asks = 1
+        self._asked_at = -_APART_SECONDS
+        self._failures = 0
         self._unanswered: Evidence | None = None
 
     def attach(self, around: Surroundings) -> None:
@@ -47,7 +51,7 @@ class KubeletProbe:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and new is not None and old.status.phase == new.status.phase:
             return
-        self._ask_at, self._asks = 0.0, _ASKS
+        self._ask_at, self._asks = self._asked_at + _APART_SECONDS, _ASKS
         if self.wake is not None:
             self.wake.set()
 
@@ -80,18 +84,22 @@ class KubeletProbe:
         if not self._socket:
             return None
         self._asks -= 1
+        self._asked_at = now
         self._ask_at = now + (self.period_seconds if self._asks > 0 else _ASK_SECONDS)
-        self._unanswered = None
         try:
             async with asyncio.timeout(_CALL_SECONDS):
                 holdings = read_holdings(await call(self._socket, METHOD, b"", answer_max=_ANSWER_BYTES))
-        except FileNotFoundError:
-            return None  # not mounted, or no kubelet of this kind: nothing to ask
+        except FileNotFoundError:  # not mounted, or no kubelet of this kind: nothing to ask
+            self._failures, self._unanswered = 0, None
+            return None
         except (CallError, BadMessage, OSError, TimeoutError) as error:
             line = f"{self._socket}: {error or f'no answer within {_CALL_SECONDS:g} s'}"
-            self._unanswered = seen("kubelet/pod-resources", time.time(), line=line, source=_SOURCE)
+            self._failures += 1
+            if self._failures >= _FAILURES:
+                self._unanswered = seen("kubelet/pod-resources", time.time(), line=line, source=_SOURCE)
             self._ask_at = now + self.period_seconds
             return None
+        self._failures, self._unanswered = 0, None
         return holders(holdings, {pod.key: pod.metadata.uid for pod in around.pods() if not pod.finished})
 
     async def close(self) -> None:
