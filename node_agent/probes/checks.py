@@ -19,15 +19,21 @@ import yaml
 from node_agent import programs
 from node_agent.checks import Answer, CheckSettings, judge, name_of, settings_of, speaks_for, unknown
 from node_agent.config import Config
+from node_agent.probes.aside import Aside, StillReading
 from node_agent.probes.registry import Surroundings, probe
 from node_agent.probes.report import Report, States
 from outrider.health.findings import Evidence
 
 _TOGETHER: Final = 4  # checks that run at the same time: the node's processors belong to its jobs
 _OUTPUT_BYTES: Final = 64 * 1024
+_LOOK_SECONDS: Final = 5.0  # the folder may be on a file system that hangs
 _SETTINGS_BYTES: Final = 64 * 1024
 _CHECKS_MAX: Final = 64  # findings are bounded too
 _FOLDER: Final = "folder"  # stands for the folder itself in the code of a finding
+
+
+_Listed = tuple[Path, CheckSettings, str]
+"""File and settings of a check, and why it may not be run."""
 
 
 class _Check(msgspec.Struct, kw_only=True):
@@ -61,6 +67,7 @@ class ChecksProbe:
         self._uid = config.checks_uid
         self.wake: asyncio.Event | None = asyncio.Event()
         self._slots = asyncio.Semaphore(_TOGETHER)
+        self._aside = Aside[dict[str, _Listed]]()
         self._checks: dict[str, _Check] = {}
         self._around: Surroundings | None = None
 
@@ -84,7 +91,10 @@ class ChecksProbe:
     async def _look(self, folder: Path) -> str:
         """Bring the checks in line with the folder; return what is wrong with the folder itself."""
         try:
-            found = await asyncio.to_thread(_listed, folder)
+            async with asyncio.timeout(_LOOK_SECONDS):
+                found = await self._aside.run(lambda: _listed(folder))
+        except (TimeoutError, StillReading):
+            return f"{folder}: gives no answer"
         except OSError as error:
             return f"{folder}: {error.strerror}"
         for name in self._checks.keys() - found.keys():
@@ -146,7 +156,7 @@ def _take(check: _Check, answer: Answer) -> None:
         check.silence = answer.evidence
 
 
-def _listed(folder: Path) -> dict[str, tuple[Path, CheckSettings, str]]:
+def _listed(folder: Path) -> dict[str, _Listed]:
     """Return the checks in a folder by name, with their settings and why one may not be run.
 
     Raises OSError, also for a folder that everybody may change: a check in it could be anybody's.
@@ -154,7 +164,7 @@ def _listed(folder: Path) -> dict[str, tuple[Path, CheckSettings, str]]:
     if folder.stat().st_mode & stat.S_IWOTH:
         raise PermissionError(errno.EPERM, "checks not run: everybody may change the folder; chmod o-w it")
     files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.suffix != ".yaml"]
-    listed: dict[str, tuple[Path, CheckSettings, str]] = {}
+    listed: dict[str, _Listed] = {}
     for path in files[:_CHECKS_MAX]:
         if path.is_file():
             name = name_of(path.name)
