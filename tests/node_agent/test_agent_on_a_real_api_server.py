@@ -20,8 +20,10 @@ from outrider.api.names import (
     CHECKPOINT_REQUEST_ANNOTATION,
     INPOD_VOLUME,
     JOB_UID_LABEL,
+    RELEASE_ANNOTATION,
     UNHEALTHY_TAINT,
 )
+from outrider.api.times import rfc3339
 from outrider.kube.client import PatchType, Selector
 from outrider.kube.errors import KubeError
 from outrider.kube.kinds import DEVICETAINTRULES, EVENTS, GPUNODES, NODES, PODS, RESOURCESLICES
@@ -371,3 +373,29 @@ async def test_a_configuration_that_makes_no_sense_is_refused_by_name(tmp_path):
     _, words = await process.communicate()
     assert process.returncode not in (0, None)
     assert b"nvmlPeriodSeconds" in words
+
+
+async def test_the_agent_lets_go_of_nvml_while_its_gpunode_asks_for_it(world):
+    async def annotate(until_time: str | None) -> None:
+        body = {"metadata": {"annotations": {RELEASE_ANNOTATION: until_time}}}
+        await world.client.patch(GPUNODES, world.node, body, PatchType.MERGE)
+
+    async def released() -> bool:
+        return [finding.code for finding in (await world.gpunode()).status.findings] == ["nvml/released"]
+
+    await annotate(rfc3339(time.time() + 300))
+    await until(released)
+    assert not any("nvml" in command for command in commands_of_children(world.process.pid))
+    status = (await world.gpunode()).status
+    assert (status.health, len(status.gpus)) == (Health.HEALTHY, 8)
+    await annotate(None)
+
+    async def read_again() -> bool:
+        return not (await world.gpunode()).status.findings
+
+    await until(read_again)
+    assert any("nvml" in command for command in commands_of_children(world.process.pid))
+
+
+def commands_of_children(pid: int) -> list[str]:
+    return [Path(f"/proc/{child}/cmdline").read_text() for child in children(pid)]
