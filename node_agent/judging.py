@@ -34,7 +34,7 @@ _EVENTS: Final = ("kernel-log", nvml_events.SOURCE)  # sources that tell what ha
 _MONITOR: Final = "monitor:"  # source of what is said about a probe itself; its name follows
 _NICS_MAX: Final = 64
 _LOG_IS_BLIND: Final[Key] = ("monitor/blind", SubjectKind.NODE, "kernel-log")
-_ADDRESSES_MAX: Final = 64  # PCI addresses remembered; no node has more GPUs
+_ADDRESSES_MAX: Final = 256  # PCI addresses remembered; no node has more GPUs and ports of network adapters
 
 
 class Announced(msgspec.Struct, frozen=True):

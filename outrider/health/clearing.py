@@ -54,7 +54,7 @@ def _state(
         )
     if known.owner not in readable:
         return msgspec.structs.replace(known, good_since=None) if known.good_since is not None else known
-    since = known.good_since if known.good_since is not None else now
+    since = min(known.good_since, now) if known.good_since is not None else now  # the clock may have been set back
     return None if now - since >= dwell_seconds else msgspec.structs.replace(known, good_since=since)
 
 
@@ -77,9 +77,16 @@ def after_absence(
 def after_time(findings: Findings, catalogue: Catalogue, now: float) -> dict[Key, Evidence]:
     """Return the findings without those that time has worn below half a point of the score.
 
-    What never weighed that much is kept for one half life.
+    What never weighed that much is kept for one half life. What is yet to come by its times (the clock was set back)
+    is taken as of now, so that it fades and settles like everything else.
     """
-    return {key: known for key, known in findings.items() if not _faded(known, catalogue, now)}
+    return {key: _not_to_come(known, now) for key, known in findings.items() if not _faded(known, catalogue, now)}
+
+
+def _not_to_come(known: Evidence, now: float) -> Evidence:
+    if known.last_seen <= now:
+        return known
+    return msgspec.structs.replace(known, first_seen=min(known.first_seen, now), last_seen=now)
 
 
 def _faded(known: Evidence, catalogue: Catalogue, now: float) -> bool:

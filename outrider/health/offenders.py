@@ -47,12 +47,20 @@ class Offender(msgspec.Struct, frozen=True, kw_only=True):
 
 def remembered(known: Iterable[Offender], hard: Mapping[str, str], now: float) -> list[Offender]:
     """Return the memory after a look at ``now``. ``hard`` maps the serial of each GPU in a hard state to the reason."""
-    boards = {board.serial: _later(board, hard, now) for board in known}
+    boards = {board.serial: _later(_not_to_come(board, now), hard, now) for board in known}
     for serial, reason in hard.items():
         boards.setdefault(serial, Offender(serial=serial, episodes=[now], reason=reason))
     recent = [board for board in boards.values() if board.recent(now)]
     latest = sorted(recent, key=lambda board: (-board.episodes[-1], board.serial))[:OFFENDERS_MAX]
     return sorted(latest, key=lambda board: board.serial)
+
+
+def _not_to_come(board: Offender, now: float) -> Offender:
+    """Return the board with times that are yet to come (the clock was set back) as of now."""
+    if board.episodes[-1] <= now and (board.ended is None or board.ended <= now):
+        return board
+    ended = board.ended if board.ended is None else min(board.ended, now)
+    return msgspec.structs.replace(board, episodes=[min(began, now) for began in board.episodes], ended=ended)
 
 
 def _later(board: Offender, hard: Mapping[str, str], now: float) -> Offender:

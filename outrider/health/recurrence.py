@@ -69,9 +69,12 @@ def _explains(other: Evidence, evidence: Evidence) -> bool:
 
 
 def remembered(known: Iterable[Accusation], new: Iterable[Accusation], now: float) -> list[Accusation]:
-    """Return all accusations of the last 24 hours, one for each job and code; a second place takes the first away."""
+    """Return all accusations of the last 24 hours, one for each job and code; a second place takes the first away.
+
+    Those that are yet to come by their times (the clock was set back) are taken as of now.
+    """
     merged: dict[tuple[str, str], Accusation] = {}
-    for one in (*known, *new):
+    for one in (one if one.last_seen <= now else msgspec.structs.replace(one, last_seen=now) for one in (*known, *new)):
         before = merged.get((one.code, one.job))
         merged[one.code, one.job] = one if before is None else _joined(before, one)
     recent = [one for one in merged.values() if now - one.last_seen < WINDOW_SECONDS]

@@ -376,6 +376,28 @@ def test_a_quiet_report_moves_nothing_in_the_memory():
     assert msgspec.structs.replace(again, sequence=memory.sequence) == memory
 
 
+@pytest.mark.parametrize("years", [-1, 1])
+def test_a_clock_that_is_set_wrong_and_right_again_keeps_nothing_for_ever(years):
+    """All was seen while the clock was a year off; then it is right."""
+    wrong = years * 365 * DAY
+    off = after(
+        ("nvml", gpus(0, 1), wrong),
+        ("kubelet", held("pod-1"), wrong),
+        ("kernel-log", said("xid/31", "xid/48", sequence=1, at=wrong + 1), wrong + 1),
+        ("kubelet", held("pod-2"), wrong + 2),
+        ("kernel-log", said("xid/31", sequence=3, at=wrong + 3), wrong + 3),
+        ("nvml", gpus(0, 1, remap_failure=True), wrong + 4),
+        ("nvml", gpus(0, 1), wrong + 5),
+    )
+    assert {"gpu/suspect", "xid/31", "remap/failure"} <= codes(off)
+    memory = after(("nvml", gpus(0, 1), 0), memory=off)
+    assert at(memory, 2).verdicts["xid/48", SubjectKind.GPU, "GPU-0"] is Verdict.RESET  # it has settled
+    later = after(*(("nvml", gpus(0, 1), 31 + part * 2 * DAY) for part in range(9)), memory=memory)
+    assert codes(later) == {"xid/48"}
+    booted_again = after(("kernel-log", booted("boot-2"), 17 * DAY), ("nvml", gpus(0, 1), 17 * DAY), memory=later)
+    assert (codes(booted_again), booted_again.offenders, booted_again.accusations) == (set(), [], [])
+
+
 # --- what is published ---
 
 
