@@ -13,7 +13,7 @@ import msgspec
 _NUMBERED: Final = re.compile(r"(\d{1,3}): ?(.{1,40})", re.DOTALL)
 _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec")
 _TRANSFERS: Final = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) GT/s")
-_PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _LANES_MAX: Final = 32  # PCIe knows no wider link; 63 and 255 stand for "unknown" in virtual machines
 _COUNTER_MAX: Final = 2**64 - 1
 
@@ -134,9 +134,15 @@ def node_of(text: str) -> int | None:
     return counter_of(text)
 
 
+def is_pci_address(text: str) -> bool:
+    """True for an address such as 0000:b3:00.1: sub-functions and software devices sit on no PCI device."""
+    return _PCI_ADDRESS.fullmatch(text) is not None
+
+
 def subject_of(pci_address: str) -> str:
-    """Return how the kernel log's findings call the device of a PCI address such as 0000:b3:00.1; "" for another."""
-    return f"pci:0000{pci_address}" if _PCI_ADDRESS.fullmatch(pci_address) else ""
+    """Return how the kernel log's findings call the device of a PCI address: with eight digits of the domain."""
+    domain, _, rest = pci_address.partition(":")
+    return f"pci:{domain:0>8}:{rest}"
 
 
 def default_routes(route4: str, route6: str = "") -> frozenset[str]:

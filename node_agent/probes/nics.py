@@ -7,7 +7,7 @@ device comes anew. Reading counters asks the adapter's firmware, which can hang:
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from node_agent.nic_readings import (
     PortReading,
     counter_of,
     default_routes,
+    is_pci_address,
     lanes_of,
     node_of,
     rate_of,
@@ -63,13 +64,11 @@ class _PortFiles(msgspec.Struct, frozen=True, kw_only=True):
 class _Fixed(msgspec.Struct, frozen=True, kw_only=True):
     """What is not read at each look."""
 
-    link: str
     reading: NICReading
     device: str
     ports: tuple[_PortFiles, ...]
     counters: dict[str, str]
     nodes: frozenset[str]
-    until: float
 
 
 class SysfsNICs:
@@ -79,25 +78,20 @@ class SysfsNICs:
         self._sys = f"{sys_path}/class"
         self._routes = (f"{proc_path}/1/net/route", f"{proc_path}/1/net/ipv6_route")
         self._nodes = f"{dev_path}/infiniband"
-        self._fixed: dict[str, _Fixed] = {}
+        self._links: dict[str, str] = {}
+        self._until = float("-inf")
+        self._fixed: tuple[_Fixed, ...] = ()
 
     def read(self, monotonic: float) -> Look:
-        """Return all devices that are hardware and no virtual functions. Raises OSError where there is no sysfs."""
+        """Return all devices that are whole PCI functions, no virtual ones. Raises OSError where there is no sysfs."""
         os.stat(self._sys)
-        names = names_in(f"{self._sys}/infiniband")
-        before = {name: self._fixed[name] for name in names if name in self._fixed}
-        if any(self._outdated(name, before.get(name), monotonic) for name in names):
+        links = {name: _link(f"{self._sys}/infiniband/{name}") for name in names_in(f"{self._sys}/infiniband")}
+        if links != self._links or monotonic >= self._until:
             nodes = self._char_devices()
-            found = {name: self._look_up(name, nodes, monotonic) for name in names}
-            before = {name: fixed for name, fixed in found.items() if fixed is not None}
-        self._fixed = before
+            self._fixed = _one_each(fixed for fixed in (self._look_up(name, nodes) for name in links) if fixed)
+            self._links, self._until = links, monotonic + _FIXED_SECONDS
         there = frozenset(names_in(self._nodes))
-        return Look(
-            nics=tuple(_nic(fixed, there) for fixed in self._fixed.values()), default_netdevs=self._default_netdevs()
-        )
-
-    def _outdated(self, name: str, fixed: _Fixed | None, monotonic: float) -> bool:
-        return fixed is None or monotonic >= fixed.until or fixed.link != _link(f"{self._sys}/infiniband/{name}")
+        return Look(nics=tuple(_nic(fixed, there) for fixed in self._fixed), default_netdevs=self._default_netdevs())
 
     def _char_devices(self) -> dict[str, frozenset[str]]:
         """Return the device nodes that belong to each RDMA device."""
@@ -108,17 +102,16 @@ class SysfsNICs:
                     nodes.setdefault(read_small(f"{self._sys}/{kind}/{node}/ibdev"), set()).add(node)
         return {name: frozenset(found) for name, found in nodes.items()}
 
-    def _look_up(self, name: str, nodes: Mapping[str, frozenset[str]], monotonic: float) -> _Fixed | None:
+    def _look_up(self, name: str, nodes: Mapping[str, frozenset[str]]) -> _Fixed | None:
         root = f"{self._sys}/infiniband/{name}"
-        if not os.path.exists(f"{root}/device") or os.path.exists(f"{root}/device/physfn"):
-            return None
         device = os.path.realpath(f"{root}/device")
+        if not is_pci_address(os.path.basename(device)) or os.path.exists(f"{device}/physfn"):
+            return None
         netdevs = names_in(f"{device}/net")
         numbers = sorted(int(port) for port in names_in(f"{root}/ports") if port.isascii() and port.isdigit())
         ports = tuple(_port_files(root, number, device, netdevs) for number in numbers)
         own = nodes.get(name, frozenset())
         return _Fixed(
-            link=_link(root),
             reading=_described(
                 name, root, device, ports, netdevs, verbs=any(node.startswith("uverbs") for node in own)
             ),
@@ -126,7 +119,6 @@ class SysfsNICs:
             ports=ports,
             counters=_counter_files(f"{root}/hw_counters"),
             nodes=own,
-            until=monotonic + _FIXED_SECONDS,
         )
 
     def _default_netdevs(self) -> frozenset[str]:
@@ -141,6 +133,14 @@ class SysfsNICs:
             )
             found |= layer
         return found
+
+
+def _one_each(found: Iterable[_Fixed]) -> tuple[_Fixed, ...]:
+    """Leave out further devices of one PCI function: parts of the first, by name."""
+    first: dict[str, _Fixed] = {}
+    for fixed in found:
+        first.setdefault(fixed.device, fixed)
+    return tuple(first.values())
 
 
 def _link(path: str) -> str:
@@ -270,8 +270,7 @@ class NICProbe:
         self._inventory, states = self._watch.judge(self._inventory, look, time.time(), monotonic)
         urgent = (self._inventory, frozenset(evidence.key for evidence in states.bad))
         self._file.keep(Kept(inventory=self._inventory, rises=self._watch.rises), urgent, monotonic)
-        addresses = {subject_of(nic.pci_address): nic.name for nic in look.nics}
-        return Report(states=states, addresses={address: name for address, name in addresses.items() if address})
+        return Report(states=states, addresses={subject_of(nic.pci_address): nic.name for nic in look.nics})
 
     def _take_up(self, boot_id: str) -> None:
         kept = self._file.read() or Kept()

@@ -253,15 +253,29 @@ def test_the_only_adapter_alone_on_its_numa_node_is_for_management(tmp_path):
     assert node.look(5).found() == {}
 
 
-def test_virtual_functions_and_software_devices_are_not_judged(host, node):
+def test_virtual_functions_sub_functions_and_software_devices_are_not_judged(host, node):
     host.add("mlx5_20")
     host.device("mlx5_20").joinpath("physfn").symlink_to(host.device("mlx5_0"))
-    soft = host.sys / "devices/virtual/infiniband/rxe0"
-    write(soft / "ports/1", state="1: DOWN")
-    (host.sys / "class/infiniband/rxe0").symlink_to(soft)
+    for name, parent in (("rxe0", None), ("mlx5_21", "mlx5_core.sf.4")):
+        soft = host.sys / "devices/virtual" / (parent or "") / "infiniband" / name
+        write(soft / "ports/1", state="1: DOWN")
+        (host.sys / "class/infiniband" / name).symlink_to(soft)
+        if parent:
+            (soft / "device").symlink_to(host.sys / "devices/virtual" / parent)
     node.look(3)
     host.remove("mlx5_20")
+    (host.sys / "class/infiniband/mlx5_21").unlink()
     assert node.look(5).found() == {}
+
+
+def test_a_second_device_of_one_pci_function_is_part_of_the_first(host, node):
+    part = host.device("mlx5_0") / "infiniband/smi1"
+    write(part / "ports/1", state="1: DOWN")
+    (part / "device").symlink_to(host.device("mlx5_0"))
+    (host.sys / "class/infiniband/smi1").symlink_to(part)
+    assert node.look(5).found() == {}
+    host.down("mlx5_0")
+    assert node.look().found() == {"nic/port-down": "mlx5_0/1"}
 
 
 def test_ignored_adapters_are_not_judged_and_what_was_known_against_them_clears(host, node):
