@@ -42,20 +42,16 @@ class DCGMProbe:
         around = self._around
         if around is None:
             return Report()
+        inventory = around.inventory()
         try:
-            page = await _fetch(self._url)
+            gpus = read_page(await _fetch(self._url), {record.pci_address: record.uuid for record in inventory})
+            if gpus and inventory and not any(record.uuid in gpus for record in inventory):
+                raise Unreachable("the page shows GPUs of another node; the URL must lead to this node's own exporter")
         except Unreachable as problem:
             bad = seen("dcgm/unreachable", time.time(), line=f"{self._url}: {problem}", source=SOURCE)
             return Report(states=States(bad=(bad,)))
-        addresses = {record.pci_address: record.uuid for record in around.inventory()}
-        states = self._watch.judge(
-            read_page(page, addresses),
-            around.inventory(),
-            around.findings(),
-            around.catalogue(),
-            asyncio.get_running_loop().time(),
-            time.time(),
-        )
+        now, wall = asyncio.get_running_loop().time(), time.time()
+        states = self._watch.judge(gpus, inventory, around.findings(), around.catalogue(), now, wall)
         return Report(states=states)
 
     async def close(self) -> None:

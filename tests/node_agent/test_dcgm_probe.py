@@ -41,6 +41,7 @@ async def test_a_page_is_read_and_judged(serve):
     ("answer", "words"),
     [
         (web.Response(status=503), "HTTP 503"),
+        (web.Response(text=PAGE.replace("GPU-", "GPU-9")), "another node"),
         (web.Response(body=b"x" * (8 * 1024 * 1024 + 1)), "more than"),
     ],
 )
