@@ -457,17 +457,18 @@ class _Events:
             _optional(lambda: pynvml.nvmlEventSetFree(events))
 
     def _register(self, events: Any) -> dict[int, tuple[int, str]]:
-        """Register all GPUs that can be; raise the error of the last one where none can."""
+        """Register all GPUs that have events; raise the error of the last one, else "not supported", where none has."""
         names: dict[int, tuple[int, str]] = {}
-        refused = None
+        refused = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         for index, (uuid, handle) in list(self._gpus.items()):
             try:
-                supported = pynvml.nvmlDeviceGetSupportedEventTypes(handle)
-                pynvml.nvmlDeviceRegisterEvents(handle, supported & _EVENTS, events)
-                names[_place(handle)] = (index, uuid)
+                wanted = pynvml.nvmlDeviceGetSupportedEventTypes(handle) & _EVENTS
+                if wanted:
+                    pynvml.nvmlDeviceRegisterEvents(handle, wanted, events)
+                    names[_place(handle)] = (index, uuid)
             except pynvml.NVMLError as error:
                 refused = error
-        if refused is not None and not names:
+        if not names:
             raise refused
         return names
 

@@ -127,8 +127,9 @@ async def test_a_storm_of_events_is_told_together_and_counted_exactly(running, s
     assert sum(1 for _, report in running.reports if report.snapshot) <= 4
 
 
-async def test_a_board_without_events_is_no_fault(state):
-    state.change({"gpu.events.supported": None})
+@pytest.mark.parametrize("supported", [None, 0, 0x10])
+async def test_a_board_without_events_is_no_fault(state, supported):
+    state.change({"gpu.events.supported": supported})
     scene = Scene(state)
     try:
         await scene.read()
