@@ -2,12 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import aiohttp
 
 from node_agent.config import Config
-from node_agent.dcgm import SOURCE, DCGMWatch, read_page
+from node_agent.dcgm import SOURCE, DCGMWatch, Values, read_page
+from node_agent.inventory import GPURecord
 from node_agent.probes.registry import Surroundings, probe
 from node_agent.probes.report import Report, States
 from outrider.health.findings import seen
@@ -44,9 +46,7 @@ class DCGMProbe:
             return Report()
         inventory = around.inventory()
         try:
-            gpus = read_page(await _fetch(self._url), {record.pci_address: record.uuid for record in inventory})
-            if gpus and inventory and not any(record.uuid in gpus for record in inventory):
-                raise Unreachable("the page shows GPUs of another node; the URL must lead to this node's own exporter")
+            gpus = _own_gpus(await _fetch(self._url), inventory)
         except Unreachable as problem:
             bad = seen("dcgm/unreachable", time.time(), line=f"{self._url}: {problem}", source=SOURCE)
             return Report(states=States(bad=(bad,)))
@@ -56,6 +56,13 @@ class DCGMProbe:
 
     async def close(self) -> None:
         """Nothing is kept open."""
+
+
+def _own_gpus(page: str, inventory: Sequence[GPURecord]) -> dict[str, Values]:
+    gpus = read_page(page, {record.pci_address: record.uuid for record in inventory})
+    if gpus and inventory and not any(record.uuid in gpus for record in inventory):
+        raise Unreachable("the page shows GPUs of another node; the URL must lead to this node's own exporter")
+    return gpus
 
 
 async def _fetch(url: str) -> str:
