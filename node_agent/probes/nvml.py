@@ -173,8 +173,8 @@ class _Reader:
                 if error.value == _TIMEOUT and not last:
                     continue
                 self.failed(name, error.value)
-            except AttributeError:
-                pass  # an older release of the binding has no such call
+            except (AttributeError, pynvml.NVMLLibraryMismatchError):
+                pass  # an older release of the binding, or of the library, has no such call
             except Exception:  # noqa: BLE001 - whatever the binding makes of an answer it does not know, the rest is read
                 self.errors[name] = _UNREADABLE
             return None

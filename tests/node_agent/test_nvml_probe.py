@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -155,3 +156,26 @@ async def test_an_older_driver_without_fabric_and_field_values_is_read(tmp_path,
         await probe.close()
     assert bad == {}
     assert len(readings.readable) == 9
+
+
+SMALLEST = ("InitWithFlags", "Shutdown", "ErrorString", "SystemGetDriverVersion", "DeviceGetCount_v2")
+SMALLEST += ("DeviceGetHandleByIndex_v2", "DeviceGetUUID", "DeviceGetPciInfo_v3", "DeviceGetName")
+
+
+def exported() -> set[str]:
+    symbols = subprocess.run(["nm", "-D", "--defined-only", nvml.build()], capture_output=True, text=True, check=True)
+    return {line.split()[-1] for line in symbols.stdout.splitlines()}
+
+
+async def test_the_oldest_driver_that_can_name_its_gpus_is_read(tmp_path, monkeypatch):
+    needed = {f"nvml{name}" for name in SMALLEST}
+    assert needed < exported()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    nvml.install(tmp_path, "h100", seed="n", omit=tuple(sorted(exported() - needed)))
+    probe = NVMLProbe(Config())
+    try:
+        bad, readings, matched = await findings(probe)
+    finally:
+        await probe.close()
+    assert bad == {}
+    assert (len(readings.readable), len(matched.records)) == (9, 8)
