@@ -89,12 +89,43 @@ async def test_a_notice_that_began_before_the_restart_is_joined_after_it(folder)
     assert (lost.evidence.code, lost.evidence.subject_id) == ("kernel/off-bus", "pci:00000000:3b:00")
 
 
-async def test_a_switch_event_that_was_told_is_not_told_again_for_its_further_lines(folder):
-    kernel_log.append(folder / "kmsg", [f"{SXID}Fatal, Link 55 timeout", f"{SXID}Severity 1 Engine instance 55"])
-    report = await read_once(config_of(folder), KernelPosition("boot-1", 0))
-    assert [(code, number) for code, number in counts(report).items()] in ([], [("sxid/24007", 1)])
-    kernel_log.append(folder / "kmsg", [f"{SXID}Data {{0x1}}", xid_line(BUS, 79)])
-    assert counts(await read_once(config_of(folder), KernelPosition("boot-1", 1))) == {"xid/79": 1}
+@pytest.mark.parametrize("cursor", [-1, 0, 1, 2])
+async def test_a_switch_event_is_told_once_wherever_a_restart_cuts_it(folder, cursor):
+    rest = [f"{SXID}Severity 1 Engine instance 55", f"{SXID}Data {{0x1}}"]
+    kernel_log.append(folder / "kmsg", [f"{SXID}Fatal, Link 55 timeout", *rest])
+    report = await read_once(config_of(folder), KernelPosition("boot-1", cursor))
+    assert counts(report) == ({"sxid/24007": 1} if cursor < 0 else {})
+
+
+async def test_further_lines_that_come_late_are_no_events_of_their_own(folder, probe):
+    port = "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:3b:00.0"
+    device = "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)"
+    told = []
+    for line in (f"{SXID}Fatal, Link 55 timeout", f"{SXID}Severity 1 Engine instance 55", port, device):
+        kernel_log.append(folder / "kmsg", [line])
+        told.append(counts(await probe.read()))
+    assert told == [{"sxid/24007": 1}, {}, {"kernel/aer-fatal": 1}, {}]
+
+
+_LINES = [
+    xid_line(BUS, 95, "line LINE"),
+    f"{SXID}Fatal, Link 55 sourcetrack timeout error (First)",
+    f"{SXID}Severity 1 Engine instance 55 Sub-engine instance 00",
+    f"{SXID}Data {{0x50610002}}",
+    xid_line(OTHER_BUS, 13, "line LINE"),
+    "NVRM: The NVIDIA GPU 0000:3b:00.0",
+    "usb 1-1: new",
+    "NVRM: fallen off the bus and is not responding to commands.",
+    "EDAC MC0: 3 CE memory read error on DIMM#0 (channel:0)",
+]
+
+
+async def _told_at_once(folder, lines: list[str]) -> dict[tuple[str, str], int]:
+    (folder / "whole").mkdir()
+    kernel_log.append(folder / "whole" / "kmsg", lines)
+    (folder / "whole" / "boot_id").write_text("boot-1\n")
+    memory = absorb(Memory(), "kernel-log", await read_once(config_of(folder / "whole")), 1e9, RULES)
+    return {(known.code, known.subject_id): known.count for known in memory.findings}
 
 
 @given(cuts=st.lists(st.integers(0, 60), max_size=5), each=st.integers(1, 9))
@@ -103,7 +134,8 @@ def test_restarts_anywhere_neither_lose_nor_double_a_line(tmp_path_factory, cuts
     folder = tmp_path_factory.mktemp("node")
     (folder / "boot_id").write_text("boot-1\n")
     kernel_log.create(folder / "kmsg")
-    lines = [xid_line(BUS if n % 3 else OTHER_BUS, 95 if n % 2 else 13, f"line {n % each}") for n in range(60)]
+    lines = [_LINES[n % len(_LINES)].replace("LINE", str(n % each)) for n in range(60)]
+    whole = asyncio.run(_told_at_once(folder, lines))
     memory = Memory()
 
     async def life(upto: int) -> None:
@@ -118,11 +150,7 @@ def test_restarts_anywhere_neither_lose_nor_double_a_line(tmp_path_factory, cuts
         written = max(written, cut)
         asyncio.run(life(cut))
     found = {(known.code, known.subject_id): known.count for known in memory.findings}
-    wanted: dict[tuple[str, str], int] = {}
-    for number in range(60):
-        key = ("xid/95" if number % 2 else "xid/13", f"pci:00000000:{'3b' if number % 3 else '5e'}:00")
-        wanted[key] = wanted.get(key, 0) + 1
-    assert found == wanted
+    assert found == whole
 
 
 async def test_a_new_boot_id_begins_the_log_anew(folder, probe):
@@ -174,6 +202,17 @@ async def test_drills_count_only_where_they_are_allowed_and_show_that_they_are_d
     (drill,) = (await read_once(config_of(folder, allow_drills=True))).sightings
     assert drill.evidence.code == "xid/79"
     assert drill.evidence.line.startswith("outrider-drill: NVRM: Xid")
+
+
+async def test_links_and_errors_of_ports_are_those_of_the_gpu_that_the_agent_knows(folder):
+    uuid = "GPU-28fbe81c-729a-5211-b9d5-a35112e35514"
+    lines = [xid_line(BUS, 74), "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:3b:00.0"]
+    lines.append("mlx5_core 0000:b3:00.1: poll_health:845:(pid 0): device's health compromised - reached miss count")
+    kernel_log.append(folder / "kmsg", lines)
+    known = Memory(addresses={"pci:00000000:3b:00": uuid, "pci:00000000:b3:00.1": "mlx5_1"})
+    memory = absorb(known, "kernel-log", await read_once(config_of(folder)), 1e9, RULES)
+    found = {(str(one.subject), one.subject_id) for one in memory.findings}
+    assert found == {("link", f"{uuid}/3"), ("gpu", uuid), ("nic", "mlx5_1")}
 
 
 async def test_a_drill_does_not_hide_the_real_fault_beside_it(folder):

@@ -13,6 +13,7 @@ from typing import Final
 from outrider.api.gpunode import SubjectKind
 from outrider.health.kernel.devices import FULL_BDF, address_id, canonical, function_id
 from outrider.health.kernel.rates import Limit, Rates
+from outrider.health.kernel.recent import Recent
 from outrider.health.kernel.words import Happening, Said
 
 CORRECTED_LIMIT: Final = Limit(events=10, seconds=600)  # our own: a sound link corrects a few errors a day at most
@@ -66,6 +67,7 @@ class DeviceLines:
         self._kinds: OrderedDict[str, SubjectKind] = OrderedDict()
         self._corrected = Rates(CORRECTED_LIMIT)
         self._waiting: dict[tuple[str, str], tuple[str, float]] = {}
+        self._recent = Recent()
 
     def learn_gpu(self, gpu: str) -> None:
         """Remember that the device with this subject id is a GPU."""
@@ -100,13 +102,13 @@ class DeviceLines:
         return bool(self._waiting)
 
     def flush(self) -> list[Said]:
-        """Return the errors of which the port alone told."""
+        """Return the errors of which the port alone told; the device's line may still come."""
         waiting, self._waiting = self._waiting, {}
-        return [
-            said
-            for (severity, device), (message, now) in waiting.items()
-            for said in self._told(severity, device, message, now)
-        ]
+        told: list[Said] = []
+        for (severity, device), (message, now) in waiting.items():
+            self._recent.note(f"{severity} {device}", now)
+            told += self._told(severity, device, message, now)
+        return told
 
     def error(self, severity: str, bdf: str, message: str, now: float, *, of_port: bool = False) -> Sequence[Said]:
         """Return what a bus error of this severity (corrected, nonfatal, fatal) says about a device.
@@ -116,7 +118,8 @@ class DeviceLines:
         key = (severity, function_id(bdf))
         before = self._waiting.pop(key, None)
         if not of_port:
-            return self._told(*key, message, now)
+            already_told = self._recent.take(f"{severity} {function_id(bdf)}", now)
+            return [] if already_told else self._told(*key, message, now)
         told = list(self._told(*key, *before)) if before else []
         if len(self._waiting) >= _WAITING_MAX:
             told += self.flush()

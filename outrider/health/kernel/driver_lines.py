@@ -64,6 +64,8 @@ class DriverLines:
         self._lines = 0
         self._init_failed: tuple[str, int] = ("", 0)
         self._sxids: dict[tuple[str, str], Happening] = {}
+        self._told: deque[tuple[str, str]] = deque(maxlen=_SWITCHES_MAX)
+        """Events whose text was told: what comes of them later is no event of its own."""
 
     def read(self, message: str) -> list[Said]:
         """Return what the message says, nothing where it says nothing about the hardware."""
@@ -84,23 +86,25 @@ class DriverLines:
     def flush(self) -> list[Said]:
         """Return what waits for its further lines: called when no more are there to read."""
         waiting: list[Said] = list(self._sxids.values())
+        self._told.extend(self._sxids)
         self._sxids.clear()
         return waiting
 
     def _sxid(self, event: re.Match[str], message: str) -> list[Said]:
         switch, number, text = gpu_of(event[1]) or event[1][:64], str(int(event[2])), event[3] or ""
-        waiting = self._sxids.get((switch, number))
+        event_id = (switch, number)
+        waiting = self._sxids.get(event_id)
         if _SXID_MORE.match(text):
-            if waiting is None:  # its text is lost: the rest is all there is, and data alone comes after severity
-                return [] if text.startswith("Data") else [_switch_event(switch, number, _ENGINE.search(text), message)]
-            joined = msgspec.structs.replace(waiting, line=f"{waiting.line}; {text}")
-            self._sxids[(switch, number)] = joined
+            if waiting is not None:
+                self._sxids[event_id] = msgspec.structs.replace(waiting, line=f"{waiting.line}; {text}")
+            elif event_id not in self._told and text.startswith("Severity"):  # its text is lost
+                self._sxids[event_id] = _switch_event(switch, number, _ENGINE.search(text), message)
             return []
         done: list[Said] = [waiting] if waiting is not None else []
         if len(self._sxids) >= _SWITCHES_MAX:
+            self._sxids.pop(event_id, None)
             done += self.flush()
-        self._sxids.pop((switch, number), None)
-        self._sxids[(switch, number)] = _switch_event(switch, number, _LINK.search(text), message)
+        self._sxids[event_id] = _switch_event(switch, number, _LINK.search(text), message)
         return done
 
     def _driver(self, message: str) -> list[Said]:
