@@ -40,9 +40,11 @@ _PORT_WORDS: Final = (
     ("Link Down", "kernel/pcie-link-down"),
     ("Card not present", "kernel/pcie-link-down"),
 )
+_LOST_WORDS: Final = ("device inaccessible", "config space inaccessible", "after FLR; giving up", "reset; giving up")
 _NIC_WORDS: Final = (
     ("Will cause a leak of a command resource", "kernel/nic-command"),
     ("health compromised", "kernel/nic-health"),
+    ("Health issue observed", "kernel/nic-health"),
     ("health recovery failed", "kernel/nic-health"),
     ("handling bad device", "kernel/nic-health"),
     ("irmware is not responding", "kernel/nic-health"),
@@ -92,6 +94,9 @@ class DeviceLines:
             self._learn(function_id(bdf), SubjectKind.NIC)
         if "rror" in text and (error := self._bus_error(bdf, text, message, now)) is not None:
             return error
+        if any(words in text for words in _LOST_WORDS):
+            kind, subject = self.subject_of(function_id(bdf))
+            return [Happening(code="kernel/pcie-lost", subject=kind, subject_id=subject, line=message)]
         if driver == "pcieport":
             return _port(bdf, text, message)
         return _nic(bdf, text, message) if driver in _NIC_DRIVERS else []

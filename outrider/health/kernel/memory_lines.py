@@ -12,6 +12,12 @@ from outrider.health.kernel.words import Happening, Said
 CORRECTED_LIMIT: Final = Limit(events=10, seconds=24 * 3600)  # mcelog's default for a memory module
 _FIRMWARE: Final = re.compile(r"(?:\{\d{1,9}\})?\[Hardware Error\]:\s{0,8}(.*)", re.DOTALL)
 _DEVICE_ID: Final = re.compile(rf"device_id: ({FULL_BDF})")
+_UNCORRECTED_WORDS: Final = (  # the firmware's, and those of AMD's decoder, whose numbers come in further lines
+    "section_type: general processor error",
+    "Uncorrected",
+    "Deferred error",
+    "System Fatal error",
+)
 _SEVERITIES: Final = {"corrected": "corrected", "fatal": "fatal", "recoverable": "nonfatal"}
 _CHECK: Final = re.compile(
     r"(?:mce: )?(?:\[Hardware Error\]: )?CPU\s?(\d{1,5}):? Machine Check(?: Exception)?: (?:\d{1,3} )?"
@@ -48,7 +54,10 @@ class MemoryLines:
         unit = f"CPU {cpu} bank {bank}"
         if status & _UNCORRECTED:
             return [Happening(code="kernel/mce", unit=unit, line=message)]
-        count = self._corrected.add(f"bank {bank}", now)
+        return self._often(f"bank {bank}", message, now, unit)
+
+    def _often(self, part: str, message: str, now: float, unit: str = "") -> Sequence[Said]:
+        count = self._corrected.add(part, now)
         return [Happening(code="kernel/mce-corrected", unit=unit, line=message, count=count)] if count else []
 
     def _memory(self, part: str, corrected: bool, message: str, now: float, errors: int) -> Sequence[Said]:
@@ -63,8 +72,10 @@ class MemoryLines:
             self._severity = _SEVERITIES.get(text.removeprefix("event severity: ").strip(), "nonfatal")
         elif text.startswith("section_type: memory error"):
             return self._memory("reported by firmware", self._severity == "corrected", message, now, 1)
-        elif text.startswith("section_type: general processor error") and self._severity != "corrected":
+        elif text.startswith(_UNCORRECTED_WORDS) and not (text.startswith("section") and self._severity == "corrected"):
             return [Happening(code="kernel/mce", line=message)]
+        elif text.startswith("Corrected error"):
+            return self._often("processor", message, now)
         elif device := _DEVICE_ID.match(text):
             return self._devices.error(self._severity, device[1], message, now)
         return []

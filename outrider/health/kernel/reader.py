@@ -18,7 +18,7 @@ _WORTH: Final = re.compile(
     rb"NVRM|vidia|AER:|PCIe Bus|DPC:|Slot\(|x[45]_c|NETDEV W|queue|ware (?:is )?not resp|Keep alive|keep alive"
     rb"|TX timeout|Hardware Error\]|EDAC MC|Machine Check|Memory failure|Uncorrected hardware|CPU\d{1,5}: "
     rb"|BUG|LOCKUP|INFO: (?:task|rcu_)|Oops|protection fault|Unable to handle|Kernel panic|_napi|_rx_action"
-    rb"|EXT[234]-fs|XFS \(|BTRFS|vme\d|I/O error|, dev |Killed process|bnccl"
+    rb"|EXT[234]-fs|XFS \(|BTRFS|vme\d|I/O error|, dev |inaccessible|giving up|Killed process|bnccl"
 )
 JOIN_SECONDS: Final = 1.0  # the lines of one event are printed within milliseconds
 _DRIVER: Final = ("NVRM", "nvidia-nvswitch", "nvidia-uvm")
