@@ -29,7 +29,7 @@ from outrider.topology import Domain
 from remediation.common_cause import TROUBLE, cause_code, episodes_of, lifted
 from remediation.config import Config
 from remediation.decisions import Decision
-from remediation.episodes import condition, free_name
+from remediation.episodes import accepted, condition, free_name
 from remediation.rungs import with_message
 from remediation.world import World
 
@@ -59,7 +59,8 @@ def _spec(suspect: Suspect) -> RemediationSpec:
 
 
 def _handled(suspect: Suspect, world: World) -> bool:
-    return any(old.status.phase is Phase.OPEN for old in episodes_of(suspect, world)) or lifted(suspect, world)
+    known = episodes_of(suspect, world)
+    return any(old.status.phase is Phase.OPEN and accepted(old) for old in known) or lifted(suspect, world)
 
 
 def next_look(episode: Remediation, world: World, config: Config, now: float) -> Decision:

@@ -6,7 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.api.gpunode import Verdict
-from outrider.api.remediation import ActionMode, DomainRef, Phase, RemediationSpec, Step, StepName, StepState
+from outrider.api.meta import ObjectMeta
+from outrider.api.remediation import (
+    ActionMode,
+    DomainRef,
+    Phase,
+    Remediation,
+    RemediationSpec,
+    Step,
+    StepName,
+    StepState,
+)
 from outrider.api.times import rfc3339
 from outrider.health.domains import Outlook
 from remediation.config import Budget, Config
@@ -260,6 +270,15 @@ def test_an_episode_of_a_domain_with_steps_was_made_by_hand():
     fleet.episodes[episode.metadata.name] = bent
     refused = fleet.look(episode.metadata.name)
     assert refused.status.conditions[0].reason == "InvalidSpec"
+
+
+def test_an_episode_made_by_hand_is_refused_and_keeps_no_real_one_from_opening():
+    fleet = struck_rack()
+    spec = RemediationSpec(cause="domain/fabric", domain=DomainRef(level="rack", name="r0"))
+    fleet.episodes["mine"] = Remediation(metadata=ObjectMeta(name="mine"), spec=spec)
+    fleet.look_at_domains()
+    assert fleet.episodes["mine"].status.conditions[0].reason == "InvalidSpec"
+    assert [one.metadata.name.startswith("rack-r0-") for one in fleet.look_at_domains()] == [False, True]
 
 
 rows = st.lists(

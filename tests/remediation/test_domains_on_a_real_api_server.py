@@ -9,6 +9,7 @@ from stage import Stage, controller, until
 
 from outrider.api.gpunode import Verdict
 from outrider.api.remediation import ActionMode, Phase, Remediation
+from outrider.api.times import rfc3339
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import Invalid
 from outrider.kube.kinds import EVENTS, REMEDIATIONS
@@ -113,6 +114,35 @@ async def test_a_cancelled_suspicion_lets_the_nodes_have_their_episodes(stage, c
             return len(await episodes(stage)) == 8
 
         await until(all_open, "an episode for each node")
+
+
+async def test_a_program_that_crashes_on_all_its_nodes_is_told_once_and_accuses_no_hardware(stage, client):
+    await stage.add_job(3)
+    crashes = REGISTRY.get_sample_value("outrider_application_crashes_total") or 0.0
+
+    async def told() -> set[str]:
+        return await stage.events("ApplicationCrashed")
+
+    async with controller(client, ENFORCE):
+        began = time.time()
+        for number in range(3):
+            await stage.find(number, "xid/31", Verdict.RESTART_APP, began)
+        assert await until(told, "an event on a pod of the job") == {"Pod"}
+        await stage.find(3, "xid/31", Verdict.RESTART_APP, began)
+    assert REGISTRY.get_sample_value("outrider_application_crashes_total") == crashes + 1
+    assert await stage.rack_episode() is None
+    assert await episodes(stage) == []
+
+
+async def test_agents_that_fall_silent_together_are_told_as_silence(stage, client):
+    long_ago = rfc3339(time.time() - 90)
+    async with controller(client, ENFORCE):
+        for number in range(RACK):
+            await stage.judge(number, Verdict.REPLACE, observed_at=long_ago)
+        episode = await until(lambda: rack(stage, Phase.OPEN), "an episode of the rack")
+    assert episode.spec.cause == "domain/silence"
+    assert "Silence is no fault of hardware" in episode.status.message
+    assert await episodes(stage) == []
 
 
 @pytest.mark.parametrize(
