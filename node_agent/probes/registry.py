@@ -24,7 +24,10 @@ from outrider.health.findings import Evidence
 
 _LOG: Final = logging.getLogger(__name__)
 _LAG_SECONDS: Final = 5.0  # what a busy machine may add to a reading
-_QUIET_SECONDS: Final = 1.0  # how often a probe that has nothing to say still says that it works
+_QUIET_SECONDS: Final = 5.0  # how often a probe that has nothing to say still says that it works
+_NOTHING_SECONDS: Final = 30.0  # how often a probe looks whether there is something to read by now
+
+_NOTHING: Final = Report()
 
 
 class NoData(Exception):
@@ -118,7 +121,7 @@ def build(config: Config) -> dict[str, Probe]:
 
 def deadline_seconds(source: Probe) -> float:
     """Return the longest time that may pass between two reports: a pause, a reading, and half as much again."""
-    return 1.5 * (max(source.period_seconds, _QUIET_SECONDS) + source.timeout_seconds) + _LAG_SECONDS
+    return 1.5 * (max(source.period_seconds, _NOTHING_SECONDS) + source.timeout_seconds) + _LAG_SECONDS
 
 
 async def run(name: str, source: Probe, sink: Callable[[str, Report], None]) -> None:
@@ -128,13 +131,14 @@ async def run(name: str, source: Probe, sink: Callable[[str, Report], None]) -> 
     try:
         while True:
             report = await _read(name, source)
-            if report.blind != blind:  # once, not at every reading
+            turned = report.blind != blind
+            if turned:  # once, not at every reading
                 blind = report.blind
                 _LOG.warning("probe is blind" if blind else "probe sees again", extra={"probe": name, "problem": blind})
-            if report.speaks or clock() - told >= _QUIET_SECONDS:
+            if report.speaks or turned or clock() - told >= _QUIET_SECONDS:
                 sink(name, report)
                 told = clock()
-            await _pause(source)
+            await _pause(source, max(source.period_seconds, _NOTHING_SECONDS if report is _NOTHING else 0))
     finally:
         await source.close()
 
@@ -146,7 +150,7 @@ async def _read(name: str, source: Probe) -> Report:
             report = await source.read()
     except NoData as nothing:
         _LOG.debug("probe has no data", extra={"probe": name, "problem": str(nothing)})
-        report = Report()
+        report = _NOTHING
     except TimeoutError:
         report = Report(blind=f"no answer within {source.timeout_seconds:g} s")
     except Exception as error:  # noqa: BLE001 - task supervisor: whatever one probe raises must not stop the others
@@ -156,12 +160,12 @@ async def _read(name: str, source: Probe) -> Report:
     return report
 
 
-async def _pause(source: Probe) -> None:
+async def _pause(source: Probe, seconds: float) -> None:
     if source.wake is None:
-        await asyncio.sleep(source.period_seconds)
+        await asyncio.sleep(seconds)
         return
     try:
-        async with asyncio.timeout(source.period_seconds):
+        async with asyncio.timeout(seconds):
             await source.wake.wait()
     except TimeoutError:
         return

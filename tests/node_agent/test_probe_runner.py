@@ -7,6 +7,7 @@ from node_agent.probes import all as every_probe
 from node_agent.probes import registry
 from node_agent.probes.registry import NoData
 from node_agent.probes.report import Report
+from outrider.config import ConfigError
 
 
 class Probe:
@@ -60,7 +61,7 @@ async def test_a_probe_that_hangs_or_fails_is_blind_and_hides_no_other():
     said = await watched(5.5, hung=Probe(hang), broken=Probe(fail), good=Probe(work))
     assert ("hung", "no answer within 5 s") in said
     assert ("broken", "OSError: no such device") in said
-    assert said.count(("good", "")) == 6
+    assert said.count(("good", "")) == 2  # nothing to say is said every five seconds
 
 
 @pytest.mark.looptime
@@ -92,3 +93,32 @@ def test_probes_are_built_by_name_and_can_be_switched_off():
 def test_a_name_is_registered_once():
     with pytest.raises(ValueError, match="nvml"):
         registry.probe("nvml")(lambda config: Probe(work))  # noqa: ARG005 - the form of a factory
+
+
+@pytest.mark.looptime
+async def test_a_source_that_is_not_there_is_looked_for_twice_a_minute():
+    looks: list[float] = []
+
+    async def look() -> Report:
+        looks.append(asyncio.get_running_loop().time())
+        raise NoData("no RDMA devices")
+
+    await watched(65, nics=Probe(look))
+    assert [round(at - looks[0]) for at in looks] == [0, 30, 60]
+
+
+@pytest.mark.looptime
+async def test_a_probe_that_sees_again_says_so_at_once():
+    answers = iter([fail, work, work])
+
+    async def act() -> Report:
+        return await next(answers)()
+
+    said = await watched(2.5, turning=Probe(act))
+    assert said == [("turning", "OSError: no such device"), ("turning", "")]
+
+
+@pytest.mark.parametrize("names", [["nvlm"], ["nvml", "kernel-logs"]])
+def test_a_probe_that_is_no_probe_can_not_be_switched_off(names):
+    with pytest.raises(ConfigError, match=f"disabledProbes: {names[-1]}: no such probe; there are .*kernel-log"):
+        registry.build(Config(disabled_probes=names))
