@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from node_agent.judging import Announced, Memory, Rules, absorb, conclude, noted, resumed
-from node_agent.metrics import FINDINGS, GPU_SCORE, NODE_SCORE, NODE_VERDICT
+from node_agent.metrics import FINDINGS, GPU_SCORE, NIC_SCORE, NODE_SCORE, NODE_VERDICT
 from node_agent.probes.report import Report
 from node_agent.publisher import Known
 from node_agent.state import Store, worth_saving
@@ -146,11 +146,15 @@ class Agent:
                     self._changed(False)
 
     async def watch_on(self) -> None:
-        """Take a probe that is silent beyond its deadline for blind, until cancelled: not even its runner speaks."""
+        """Look for probes that have fallen silent, until cancelled."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            for name, seconds in overdue(self._heard, self._deadlines, time.monotonic()).items():
-                self._take(name, Report(blind=f"silent for {seconds:.0f} s"))
+            self.doubt(time.monotonic())
+
+    def doubt(self, now: float) -> None:
+        """Take each probe for blind that is silent beyond its deadline at ``now`` (monotonic): its runner hangs too."""
+        for name, seconds in overdue(self._heard, self._deadlines, now).items():
+            self._take(name, Report(blind=f"silent for {seconds:.0f} s"))
 
     async def save_on(self) -> None:
         """Save the memory whenever a restart would lose something, and once in a while its place in the log."""
@@ -210,6 +214,9 @@ def _measure(memory: Memory, judgement: Judgement, catalogue: Catalogue) -> None
     GPU_SCORE.clear()  # a GPU that was swapped leaves no score behind
     for uuid, opinion in judgement.gpus.items():
         GPU_SCORE.labels(uuid).set(opinion.score)
+    NIC_SCORE.clear()
+    for name, opinion in judgement.nics.items():
+        NIC_SCORE.labels(name).set(opinion.score)
     FINDINGS.clear()
     for evidence in memory.findings:
         FINDINGS.labels(code_label(evidence.code, catalogue)).inc()

@@ -20,6 +20,7 @@ KERNEL_RECORDS: Final = Counter(
     ["kind"],
 )
 GPU_SCORE: Final = Gauge("outrider_gpu_score", "Health of a GPU, 0 (do not use) to 100.", ["uuid"])
+NIC_SCORE: Final = Gauge("outrider_nic_score", "Health of a network adapter, 0 (do not use) to 100.", ["nic"])
 NODE_SCORE: Final = Gauge("outrider_node_score", "Health of the node's GPUs, 0 (do not use) to 100.")
 NODE_VERDICT: Final = Gauge("outrider_node_verdict", "1 for the verdict that holds.", ["verdict"])
 FINDINGS: Final = Gauge(

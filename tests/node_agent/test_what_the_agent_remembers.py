@@ -1,13 +1,15 @@
 """Judging over time: jobs, repeat offenders, silence of probes, restarts and reboots, as reports come in."""
 
 import math
+import time
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import REGISTRY
 
-from node_agent.agent import jobs_of, overdue
+from node_agent.agent import Agent, jobs_of, overdue
 from node_agent.judging import Memory, Rules, absorb, conclude, noted, resumed
 from node_agent.probes.nvml_wire import GPUReading, Snapshot
 from node_agent.probes.report import KernelPosition, Report, Sighting, States
@@ -252,6 +254,23 @@ def test_a_probe_beyond_its_deadline_is_overdue_and_others_are_not():
     heard = {"nvml": 100.0, "dcgm": 100.0, "kernel-log": 129.0}
     assert overdue(heard, {"nvml": 30, "dcgm": 120, "kernel-log": 30}, 131) == {"nvml": 31}
     assert overdue(heard, {"nvml": math.inf}, 1e9) == {}
+
+
+def test_the_agent_doubts_a_probe_whose_runner_hangs_and_believes_it_again(tmp_path):
+    nics = Report(states=States(readable=frozenset({"nic:mlx5_0"})))
+    agent = Agent(
+        Store(tmp_path), msgspec.structs.replace(RULES, clear_dwell_seconds=0), {"nics": 60.0}, lambda _: None
+    )
+    agent.take("nics", nics)
+    agent.doubt(time.monotonic() + 59)
+    assert agent.known().judgement.node.health is Health.HEALTHY
+    agent.doubt(time.monotonic() + 61)
+    known = agent.known()
+    assert known.judgement.node.health is Health.UNKNOWN
+    assert "probe nics: silent for 61 s" in known.memory.findings[0].line
+    assert REGISTRY.get_sample_value("outrider_nic_score", {"nic": "mlx5_0"}) == 100
+    agent.take("nics", nics)
+    assert agent.known().judgement.node.health is Health.HEALTHY
 
 
 # --- NICs ---
