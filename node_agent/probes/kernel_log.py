@@ -44,8 +44,7 @@ class KernelLogProbe:
         self._records: Iterator[bytes] | None = None
         self._wakeups: Wakeups | None = None
         self._boot_id, self._boot_id_read = "", float("-inf")
-        self._taken = self._last = -1
-        """Numbers of the last record that judging has, and of the last that was read."""
+        self._taken = self._last = -1  # numbers of the last record that was told before, and of the last that was read
         self._unfinished, self._unfinished_said = b"", False
         self._reader, self._drills = KernelReader(), KernelReader()
         self._bursts = Bursts(_NAME)
@@ -171,6 +170,7 @@ class KernelLogProbe:
         replaced = self._source is not None and not os.path.samestat(self._source.identity, self._path.stat())
         if anew or replaced:
             self._shut()
+            self._last = -1
         if self._source is None:
             self._source = opened(str(self._path), replaces=replaced)
             self._begin(-1 if anew or replaced else max(self._last, self._remembered()))

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pty
+import time
 import tty
 
 import pytest
@@ -162,6 +163,25 @@ async def test_a_new_boot_id_begins_the_log_anew(folder, probe):
     probe._boot_id_read = float("-inf")  # the second between two looks at the boot id is over
     report = await probe.read()
     assert (counts(report), report.position.boot_id, report.position.sequence) == ({"xid/79": 1}, "boot-2", 0)
+
+
+async def test_a_log_that_comes_late_after_a_reboot_is_read_from_its_start(folder, probe):
+    kernel_log.append(folder / "kmsg", ["usb"] * 10)
+    await probe.read()
+    (folder / "boot_id").write_text("boot-2\n")
+    (folder / "kmsg").unlink()
+    probe._boot_id_read = float("-inf")  # the second between two looks at the boot id is over
+    with pytest.raises(FileNotFoundError):
+        await probe.read()
+    kernel_log.create(folder / "kmsg")
+    kernel_log.append(folder / "kmsg", [xid_line(BUS, 79)])
+    assert counts(await probe.read()) == {"xid/79": 1}
+
+
+async def test_a_record_from_the_future_is_of_now(folder):
+    (folder / "kmsg").write_text(f"4,0,{10**15},-;{xid_line(BUS, 79)}\n")
+    (told,) = (await read_once(config_of(folder))).sightings
+    assert told.evidence.first_seen == pytest.approx(time.time(), abs=5)
 
 
 async def test_records_that_were_overwritten_unread_are_a_finding(folder, probe):
