@@ -167,13 +167,15 @@ class KernelLogProbe:
         return before not in ("", boot_id)
 
     def _opened(self, *, anew: bool) -> Source:
-        replaced = self._source is not None and not os.path.samestat(self._source.identity, self._path.stat())
-        if anew or replaced:
+        if anew:
             self._shut()
             self._last = -1
+        replaced = self._source is not None and not os.path.samestat(self._source.identity, self._path.stat())
+        if replaced:
+            self._shut()
         if self._source is None:
             self._source = opened(str(self._path), replaces=replaced)
-            self._begin(-1 if anew or replaced else max(self._last, self._remembered()))
+            self._begin(-1 if replaced else max(self._last, self._remembered()))
             self._listen(self._source.events)
         return self._source
 
