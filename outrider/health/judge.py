@@ -75,30 +75,22 @@ def judge(
         verdicts |= _verdicts(group, now, catalogue)
     parts = {owner: shares(group, catalogue, now) for owner, group in groups.items()}
     mute = {owner for owner, group in groups.items() if any(catalogue.of(one.code).blind for one in group)}
+
+    def opinion(owner: str, group: Sequence[Evidence], share: float, blind: bool) -> Opinion:
+        lead = leading(group, verdicts)
+        return _opinion(lead, verdicts[lead.key] if lead else Verdict.NONE, points(share), blind, owner in low)
+
     opinions = {
-        owner: _opinion(
-            leading(group, verdicts),
-            verdicts,
-            points(remaining(parts[owner])),
-            bool(mute & _watchers(owner)),
-            owner in low,
-        )
+        owner: opinion(owner, group, remaining(parts[owner]), bool(mute & _watchers(owner)))
         for owner, group in groups.items()
     }
     told = incidents(everything, verdicts, catalogue)
-    lead = leading(everything, verdicts)
     return Judgement(
-        node=_opinion(lead, verdicts, points(_node_share(parts, len(nics))), bool(mute), NODE in low),
-        gpus={owner: opinion for owner, opinion in opinions.items() if owner != NODE and not _is_nic(owner)},
-        nics={
-            owner.removeprefix(NIC_OWNER): opinions[owner]
-            for owner in opinions
-            if _is_nic(owner) and owner != NIC_OWNER
-        },
+        node=opinion(NODE, everything, _node_share(parts, len(nics)), bool(mute)),
+        gpus={owner: opinions[owner] for owner in groups if _is_gpu(owner)},
+        nics={owner.removeprefix(NIC_OWNER): opinions[owner] for owner in groups if _is_nic(owner)},
         incidents=told,
-        message=_message(lead, told, verdicts, gpus, catalogue)
-        if lead
-        else f"{len(gpus)} GPUs, nothing known against them",
+        message=_message(leading(everything, verdicts), told, verdicts, gpus, catalogue),
         verdicts=verdicts,
     )
 
@@ -112,7 +104,11 @@ def _by_owner(findings: Sequence[Evidence], gpus: Iterable[str], nics: Iterable[
 
 
 def _is_nic(owner: str) -> bool:
-    return owner.startswith(NIC_OWNER)
+    return owner.startswith(NIC_OWNER) and owner != NIC_OWNER  # the bare prefix: about all of them
+
+
+def _is_gpu(owner: str) -> bool:
+    return owner != NODE and not owner.startswith(NIC_OWNER)
 
 
 def _watchers(owner: str) -> set[str]:
@@ -122,9 +118,8 @@ def _watchers(owner: str) -> set[str]:
 
 def _node_share(parts: Mapping[str, Shares], nics: int) -> float:
     own = together(parts[NODE], parts.get(NIC_OWNER, {}))
-    gpus = [share for owner, share in parts.items() if owner != NODE and not _is_nic(owner)]
-    lowest = min((remaining(together(own, gpu)) for gpu in gpus), default=remaining(own))
-    return lowest * network([share for owner, share in parts.items() if _is_nic(owner) and owner != NIC_OWNER], nics)
+    gpus = [remaining(together(own, share)) for owner, share in parts.items() if _is_gpu(owner)]
+    return min(gpus, default=remaining(own)) * network([parts[owner] for owner in parts if _is_nic(owner)], nics)
 
 
 def _verdicts(group: Sequence[Evidence], now: float, catalogue: Catalogue) -> dict[Key, Verdict]:
@@ -181,11 +176,10 @@ def _details(other: Evidence, evidence: Evidence) -> bool:
     return same and near(other, evidence, COMPANION_SECONDS)
 
 
-def _opinion(lead: Evidence | None, verdicts: Mapping[Key, Verdict], score: int, blind: bool, was_low: bool) -> Opinion:
-    verdict = verdicts[lead.key] if lead else Verdict.NONE
+def _opinion(lead: Evidence | None, verdict: Verdict, score: int, blind: bool, was_low: bool) -> Opinion:
     low = score < (WELL_FROM if was_low else DEGRADED_BELOW)
-    health = _health(verdict, blind, low)
-    return Opinion(health=health, score=score, verdict=verdict, reason=lead.code if lead else "", low=low)
+    reason = lead.code if lead else ""
+    return Opinion(health=_health(verdict, blind, low), score=score, verdict=verdict, reason=reason, low=low)
 
 
 def _health(verdict: Verdict, blind: bool, low: bool) -> Health:
@@ -197,12 +191,14 @@ def _health(verdict: Verdict, blind: bool, low: bool) -> Health:
 
 
 def _message(
-    lead: Evidence,
+    lead: Evidence | None,
     told: Sequence[Incident],
     verdicts: Mapping[Key, Verdict],
     gpus: Mapping[str, str],
     catalogue: Catalogue,
 ) -> str:
+    if lead is None:
+        return f"{len(gpus)} GPUs, nothing known against them"
     row = catalogue.of(lead.code)
     subject = gpus.get(lead.owner, lead.owner)
     where = f"{subject}: " if subject else ""
