@@ -437,7 +437,7 @@ class _Events:
                 self._wait_on()
             except pynvml.NVMLError as error:
                 self.code = error.value
-            except AttributeError:
+            except (AttributeError, pynvml.NVMLLibraryMismatchError):
                 self.code = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
             self._armed.set()
             failures = 1 if time.monotonic() - began > _BACK_OFF_SECONDS[-1] else failures + 1
