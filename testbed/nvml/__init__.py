@@ -43,7 +43,7 @@ def install(folder: Path, profile: str, seed: str, *, rack: str = "rack-0", omit
 
     Args:
         folder: where a process will find the library (LD_LIBRARY_PATH).
-        profile: `h100` or `gb200`.
+        profile: a board of profiles.py, such as `h100` or `gb200`.
         seed: node name; serials and UUIDs follow from it, so a node keeps them over reinstalls.
         rack: trays of one rack share one NVLink cluster (gb200).
         omit: C symbols to leave out, as an older driver does.

@@ -108,10 +108,37 @@ def _identity(seed: str, gpu: int, bus_id: str, module: int) -> Values:
 
 
 def _h100(seed: str, _rack: str) -> Values:
-    """Eight H100 80GB HBM3 on an HGX board with NVSwitches: two CPU sockets with four GPUs each."""
+    """Eight H100 80GB HBM3 on an HGX board with NVSwitches."""
+    return _hgx(_H100_BOARD | _links(_NVLINK4_COUNTERS), seed)
+
+
+def _h200(seed: str, _rack: str) -> Values:
+    """Eight H200: the H100's board with more memory."""
+    return _hgx(_H100_BOARD | _H200_DIFFERENCES | _links(_NVLINK4_COUNTERS), seed)
+
+
+def _b200(seed: str, _rack: str) -> Values:
+    """Eight B200: NVLink 5, more power."""
+    return _hgx(_H100_BOARD | _B200_DIFFERENCES | _links(_NVLINK5_COUNTERS), seed)
+
+
+def _a100(seed: str, _rack: str) -> Values:
+    """Eight A100-SXM4-80GB: temperatures as thresholds, no state of the fabric."""
+    values = _hgx(_H100_BOARD | _A100_DIFFERENCES | _links(_NVLINK4_COUNTERS), seed)
+    return {key: value for key, value in values.items() if not key.startswith(_NOT_ON_A100)}
+
+
+_NVLINK4_COUNTERS = ("replay", "recovery", "crc_flit", "crc_data", "ecc")
+_NVLINK5_COUNTERS: tuple[str, ...] = ("malformed_packets", "buffer_overruns", "receive_errors", "receive_remote_errors")
+_NVLINK5_COUNTERS += ("integrity_errors", "transmit_discards", "recoveries_successful", "recoveries_failed")
+_NVLINK5_COUNTERS += ("recovery_events", "effective_errors", "effective_ber", "symbol_errors", "symbol_ber")
+
+
+def _hgx(board: Values, seed: str) -> Values:
+    """Eight GPUs on an HGX board: two CPU sockets with four GPUs each."""
     buses = ("19", "3B", "4C", "5D", "9B", "BB", "CB", "DB")
     modules = (2, 4, 3, 1, 7, 5, 6, 8)
-    values = _H100_BOARD | _links(("replay", "recovery", "crc_flit", "crc_data", "ecc")) | {"gpu.count": len(buses)}
+    values: Values = board | {"gpu.count": len(buses)}
     for gpu, (bus, module) in enumerate(zip(buses, modules, strict=True)):
         values |= _identity(seed, gpu, f"00000000:{bus}:00.0", module)
         socket = gpu // 4
@@ -165,14 +192,80 @@ _H100_BOARD: Values = {
     "gpu.temperature.tlimit.gpu_max": 0,
 }
 
+_H200_DIFFERENCES: Values = {
+    "gpu.name": "NVIDIA H200",
+    "gpu.pci.device_id": f"{0x2335 << 16 | _NVIDIA:#x}",
+    "gpu.memory.total": 143771 * _MIB,
+    "gpu.memory.reserved": 700 * _MIB,
+    "gpu.bar1.total": 262144 * _MIB,
+    "gpu.remap.histogram": "3072 0 0 0 0",
+    "gpu.power.usage_mw": 75_000,
+    "gpu.clock.memory": 3201,
+    "gpu.clock.max.memory": 3201,
+}
+
+_B200_DIFFERENCES: Values = _H200_DIFFERENCES | {
+    "gpu.name": "NVIDIA B200",
+    "gpu.architecture": 10,
+    "gpu.compute_capability": "10 0",
+    "gpu.pci.device_id": f"{0x2901 << 16 | _NVIDIA:#x}",
+    "gpu.memory.total": 183359 * _MIB,
+    "gpu.pcie.gpu_max_generation": 6,
+    "gpu.nvlink.version": 7,
+    "gpu.nvlink.speed_mbps": 53125,
+    "gpu.power.usage_mw": 160_000,
+    "gpu.power.limit_mw": 1_000_000,
+    "gpu.power.default_limit_mw": 1_000_000,
+    "gpu.power.limits_mw": "200000 1000000",
+    "gpu.clock.graphics": 120,
+    "gpu.clock.sm": 120,
+    "gpu.clock.memory": 3996,
+    "gpu.clock.max.graphics": 1965,
+    "gpu.clock.max.sm": 1965,
+    "gpu.clock.max.memory": 3996,
+    "gpu.temperature.margin": 56,
+    "gpu.temperature.tlimit.shutdown": -5,
+    "gpu.temperature.tlimit.slowdown": -3,
+}
+
+_A100_DIFFERENCES: Values = {
+    "gpu.name": "NVIDIA A100-SXM4-80GB",
+    "gpu.architecture": 7,
+    "gpu.compute_capability": "8 0",
+    "gpu.inforom.ecc": "6.16",
+    "gpu.pci.device_id": f"{0x20B2 << 16 | _NVIDIA:#x}",
+    "gpu.memory.total": 81920 * _MIB,
+    "gpu.memory.reserved": 763 * _MIB,
+    "gpu.remap.histogram": "640 0 0 0 0",
+    "gpu.pcie.generation": 4,
+    "gpu.pcie.max_generation": 4,
+    "gpu.pcie.gpu_max_generation": 4,
+    "gpu.nvlink.count": 12,
+    "gpu.nvlink.switch_connected": 12,
+    "gpu.nvlink.version": 5,
+    "gpu.nvlink.speed_mbps": 25781,
+    "gpu.power.usage_mw": 60_000,
+    "gpu.power.limit_mw": 400_000,
+    "gpu.power.default_limit_mw": 400_000,
+    "gpu.power.limits_mw": "100000 400000",
+    "gpu.clock.graphics": 210,
+    "gpu.clock.sm": 210,
+    "gpu.clock.memory": 1593,
+    "gpu.clock.max.graphics": 1410,
+    "gpu.clock.max.sm": 1410,
+    "gpu.clock.max.memory": 1593,
+    "gpu.temperature.shutdown": 92,
+    "gpu.temperature.slowdown": 89,
+    "gpu.temperature.gpu_max": 85,
+    "gpu.temperature.memory_max": 95,
+}
+_NOT_ON_A100 = ("gpu.fabric.", "gpu.temperature.margin", "gpu.temperature.tlimit.", "gpu.sram.", "gpu.repair.")
+
 
 def _gb200(seed: str, rack: str) -> Values:
     """One compute tray of a GB200 NVL72: four GPUs, each its own NUMA node, one clique over the rack."""
     domains = ("00000008", "00000009", "00000018", "00000019")
-    link_counters: tuple[str, ...] = ("malformed_packets", "buffer_overruns", "receive_errors", "receive_remote_errors")
-    link_counters += ("integrity_errors", "transmit_discards", "recoveries_successful", "recoveries_failed")
-    link_counters += ("recovery_events", "effective_errors", "effective_ber", "symbol_errors", "symbol_ber")
-    values = _GB200_BOARD | _links(link_counters) | {"gpu.count": len(domains)}
+    values = _GB200_BOARD | _links(_NVLINK5_COUNTERS) | {"gpu.count": len(domains)}
     values["gpu.fabric.cluster"] = str(uuid.uuid5(_UUIDS, f"cluster/{rack}"))
     values["gpu.platform.chassis_serial"] = f"{uuid.uuid5(_UUIDS, rack).int % 10**13:013d}"
     for gpu, domain in enumerate(domains):
@@ -232,4 +325,10 @@ _GB200_BOARD: Values = {
     "gpu.temperature.tlimit.gpu_max": 0,
 }
 
-_PROFILES: dict[str, Callable[[str, str], Values]] = {"h100": _h100, "gb200": _gb200}
+_PROFILES: dict[str, Callable[[str, str], Values]] = {
+    "a100": _a100,
+    "h100": _h100,
+    "h200": _h200,
+    "b200": _b200,
+    "gb200": _gb200,
+}

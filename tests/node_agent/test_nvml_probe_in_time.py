@@ -282,3 +282,20 @@ async def test_errors_before_a_reboot_are_found_after_it(scene):
     assert scene.codes() == {"ecc/uncorrected-before": scene.uuid(3)}
     await scene.read(times=8)
     assert scene.codes() == {"ecc/uncorrected-before": scene.uuid(3)}  # it happened: no good reading takes it back
+
+
+@pytest.mark.parametrize("profile", ["a100", "h100", "h200", "b200", "gb200"])
+@pytest.mark.parametrize("work", [{}, {"utilization": "99 70", "clock.event_reasons": 4, "performance_state": 0}])
+async def test_a_healthy_board_of_any_kind_idle_or_busy_has_no_finding(tmp_path, monkeypatch, profile, work):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    state = nvml.install(tmp_path, profile, seed="node")
+    state.change({f"gpu.{key}": value for key, value in work.items()})
+    if work:
+        state.change({"gpu.clock.sm": state.get(0, "clock.max.sm"), "gpu.processes": "4711:1000"})
+    scene = Scene(state)
+    try:
+        judgement = await scene.read(times=4)
+    finally:
+        await scene.probe.close()
+    assert (judgement.node.health, judgement.node.score, scene.codes()) == (Health.HEALTHY, 100, {})
+    assert all(record.links_active == record.links_total >= 12 for record in scene.memory.inventory)

@@ -12,7 +12,7 @@ import pytest
 from testbed.errors import TestbedError
 from testbed.nvml.profiles import profile_values
 from testbed.nvml.state import NvmlState
-from tests.testbed.nvml_node import code_of
+from tests.testbed.nvml_node import code_of, installed
 
 MIB = 1 << 20
 SWITCH = "FFFFFFFF:FF:FF.0"
@@ -212,8 +212,32 @@ def test_trays_of_a_rack_share_their_cluster_and_nodes_never_a_serial() -> None:
     assert a == profile_values("gb200", "a", "r0")
 
 
+BOARDS = {
+    "a100": ("NVIDIA A100-SXM4-80GB", (8, 0), 12, 81920, 400_000, NOT_SUPPORTED, 89),
+    "h200": ("NVIDIA H200", (9, 0), 18, 143771, 700_000, 55, NOT_SUPPORTED),
+    "b200": ("NVIDIA B200", (10, 0), 18, 183359, 1_000_000, 56, NOT_SUPPORTED),
+}
+
+
+@pytest.mark.parametrize("profile", BOARDS)
+def test_other_boards_answer_as_they_do(tmp_path: Path, profile: str) -> None:
+    with installed(tmp_path, profile):
+        n.nvmlInit()
+        assert n.nvmlDeviceGetCount() == 8
+        questions: tuple[Callable[[Any], Any], ...] = (
+            n.nvmlDeviceGetName,
+            n.nvmlDeviceGetCudaComputeCapability,
+            field(91),
+            lambda handle: n.nvmlDeviceGetMemoryInfo(handle).total // MIB,
+            n.nvmlDeviceGetEnforcedPowerLimit,
+            n.nvmlDeviceGetMarginTemperature,
+            of(n.nvmlDeviceGetTemperatureThreshold, 1),
+        )
+        assert tuple(answer(question) for question in questions) == BOARDS[profile]
+
+
 def test_an_unknown_profile_is_refused_by_name() -> None:
-    with pytest.raises(TestbedError, match=r"'v100'.*gb200, h100"):
+    with pytest.raises(TestbedError, match=r"'v100'.*a100, b200, gb200, h100, h200"):
         profile_values("v100", "a", "r0")
 
 
