@@ -25,7 +25,7 @@ from outrider.health.kernel.words import Happening, Naming, Said
 
 _TURN_RECORDS: Final = 500  # records between two turns of the event loop: some 5 ms
 _BOOT_ID_SECONDS: Final = 1.0
-_WOKEN_PERIOD_SECONDS: Final = 1.0
+_WOKEN_PERIOD_SECONDS: Final = 2.0
 _NAME: Final = "kernel-log"
 
 

@@ -41,7 +41,7 @@ _CODES: Final[Mapping[str, Family | None]] = {
     ),
     "nic/pcie-speed": None,
     **dict.fromkeys(("gpu/lost", "gpu/missing", "gpu/unlisted", "gpu/count", "gpu/power-cable"), Family.POWER),
-    **dict.fromkeys(("kernel/off-bus", "kernel/pcie-link-down", "kernel/cpu-hot"), Family.POWER),
+    **dict.fromkeys(("kernel/off-bus", "kernel/pcie-link-down", "kernel/pcie-lost", "kernel/cpu-hot"), Family.POWER),
     **dict.fromkeys(("clocks/hw-thermal", "clocks/hw-slowdown", "clocks/power-brake"), Family.POWER),
     **dict.fromkeys(("monitor/blind", "gpu/unreadable", SILENT_AGENT), Family.SILENCE),
     **dict.fromkeys(("nvml/init", "nvml/no-driver", "nvml/no-access", "nvml/no-gpu"), Family.SILENCE),
