@@ -48,6 +48,7 @@ generate: $(SETUP) ## Write generated files: CRDs, reference pages
 	$(STEP) "Custom resource definitions" $(BIN)/python -m tools.crds
 	$(STEP) "Chart reference pages" $(BIN)/python -m tools.chart_docs
 	$(STEP) "Fault reference page" $(BIN)/python -m tools.fault_docs
+	$(STEP) "Capability page" $(BIN)/python -m tools.capability_docs
 
 verify: generate ## Fail where generated files differ from the committed ones
 	$(STEP) "Generated files are committed" git diff --exit-code -- charts/outrider/files/crds docs/reference

@@ -1,0 +1,155 @@
+"""Writes docs/reference/capabilities.md: what Outrider sees and how it judges, each row with the tests that show it.
+
+`python -m tools.capability_docs [--check]`; --check only says whether the committed page is current. Rows that name a
+code, a probe or a test that does not exist are refused.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+import node_agent.probes.all  # noqa: F401 - registers the probes
+from node_agent.config import Config
+from node_agent.probes.registry import build
+from outrider.config import ConfigError
+from outrider.health.catalogue import load
+
+ROOT = Path(__file__).parents[1]
+ROWS = Path(__file__).with_name("capabilities.yaml")
+PAGE = ROOT / "docs" / "reference" / "capabilities.md"
+_JUDGES = {"agent": "judging", "remediation": "remediation"}
+_SECTIONS = {"detection": "What is seen", "judging": "How it is judged", "incidents": "Incidents that are replayed"}
+_HEAD = """<!-- Written by tools/capability_docs.py from tools/capabilities.yaml: edit that instead. -->
+
+# What Outrider covers
+
+What the node agent sees and how it is judged, each row with the tests that show it (below `tests/`). The generator
+refuses rows that name a code, a probe or a test that does not exist. Codes: [fault codes](faults.md); probes:
+[what the node agent looks at](../concepts/probes.md).
+"""
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One capability."""
+
+    capability: Text
+    does: str = ""
+    by: list[str] = []
+    """Probes, or who else; empty for incidents, which go through all."""
+    codes: list[str] = []
+    """Codes of the catalogue; * stands for any end."""
+    tests: list[str] = []
+    """file::function below tests/."""
+    limits: str = ""
+    left_out: str = ""
+    """Why it is not done at all."""
+
+
+Sections = Mapping[str, Sequence[Row]]
+
+
+def read(text: str) -> dict[str, list[Row]]:
+    """Return the rows of each section. Raises msgspec.ValidationError, which names the place."""
+    return msgspec.yaml.decode(text, type=dict[str, list[Row]])
+
+
+def problems(sections: Sections, tests: Path = ROOT / "tests") -> Iterator[str]:
+    """Yield what is wrong, in words that name the row."""
+    if unknown := sorted(set(sections) ^ set(_SECTIONS)):
+        yield f"sections: {', '.join(unknown)}: there must be {', '.join(_SECTIONS)}"
+    codes = load().codes
+    for row in (row for rows in sections.values() for row in rows):
+        for problem in (*_form(row), *_codes(row, codes), *_probes(row), *_tests(row, tests)):
+            yield f"{row.capability}: {problem}"
+
+
+def _form(row: Row) -> Iterator[str]:
+    said = bool(row.does and row.tests)
+    if row.left_out and (row.does or row.by or row.codes or row.tests or row.limits):
+        yield "is left out and done"
+    elif not said and not row.left_out:
+        yield "must say what is done and the tests that show it, or why it is left out"
+
+
+def _codes(row: Row, known: Sequence[str]) -> Iterator[str]:
+    for code in row.codes:
+        if not any(fnmatchcase(one, code) for one in known):
+            yield f"{code} is no code of the catalogue"
+
+
+def _probes(row: Row) -> Iterator[str]:
+    try:
+        build(Config(disabled_probes=[name for name in row.by if name not in _JUDGES]))
+    except ConfigError as error:
+        yield str(error)
+
+
+def _tests(row: Row, tests: Path) -> Iterator[str]:
+    for test in row.tests:
+        file, _, function = test.partition("::")
+        if function not in functions(tests / file):
+            yield f"{test} is no test"
+
+
+@cache
+def functions(file: Path) -> frozenset[str]:
+    """Return the names of the tests in a file; none where there is no such file."""
+    if not file.is_file():
+        return frozenset()
+    tree = ast.parse(file.read_text("utf-8"))
+    named = (node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return frozenset(name for name in named if name.startswith("test_"))
+
+
+def page(sections: Sections) -> str:
+    """Return the page: a table for each section, then what is left out."""
+    tables = (f"\n## {title}\n\n" + "\n".join(_table(sections[name])) for name, title in _SECTIONS.items())
+    left_out = [row for rows in sections.values() for row in rows if row.left_out]
+    rest = "\n".join(f"- **{row.capability}.** {row.left_out}" for row in left_out)
+    return _HEAD + "\n".join(tables) + f"\n\n## Left out\n\n{rest}\n"
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    with_parts = any(row.by for row in rows)
+    columns = ["Capability", "What Outrider does", *(["Seen by", "Codes"] if with_parts else []), "Shown by"]
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{' --- |' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(_cells(row, with_parts))} |"
+
+
+def _cells(row: Row, with_parts: bool) -> Iterator[str]:
+    yield row.capability
+    yield "Left out, see below." if row.left_out else " ".join(filter(None, (row.does, row.limits)))
+    if with_parts:
+        yield ", ".join(_JUDGES.get(name, f"`{name}`") for name in row.by)
+        yield ", ".join(f"`{code}`" for code in row.codes)
+    yield "<br>".join(f"`{test}`" for test in row.tests)
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    sections = read(ROWS.read_text("utf-8"))
+    if wrong := list(problems(sections)):
+        print("\n".join(f"{ROWS.relative_to(ROOT)}: {problem}" for problem in wrong))
+        return 1
+    text = page(sections)
+    is_current = PAGE.exists() and PAGE.read_text("utf-8") == text
+    if "--check" in sys.argv:
+        if not is_current:
+            print(f"{PAGE.relative_to(ROOT)} is not current: run `make generate`")
+        return 0 if is_current else 1
+    if not is_current:
+        PAGE.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
