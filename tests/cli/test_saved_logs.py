@@ -67,6 +67,8 @@ def test_a_line_with_a_date_is_read_with_its_host_and_time(head, node, seen):
         ("kern  :warn  : [   12.345678] ", ""),
         ("4,17,12345678,-;", ""),
         ("4,17,12345678,-,caller=T99;", ""),
+        ("\ufeff[   12.345678] ", ""),
+        ("\x1b[32m[   12.345678] \x1b[0m\x1b[33m", ""),
         ("[   12.345678] node-a kernel: ", "node-a"),
         ("node-a: [   12.345678] ", "node-a"),
         ("node-a.example: <4>[   12.345678] ", "node-a.example"),

@@ -64,6 +64,7 @@ _FORMS: Final = tuple(
 _GATHERED: Final = re.compile(
     r"(?P<host>[\w.-]{1,253}):\s{1,4}(?P<line>(?:<\d|\[\s{0,9}\d|\[[A-Z][a-z]{2} |\d{4}-\d|\d,).*)", re.DOTALL
 )
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[mK]")  # dmesg and journalctl may colour what they print
 _SECOND_TIME: Final = re.compile(rf"{_UPTIME} ")
 
 
@@ -89,7 +90,9 @@ class SavedLog:
 
     def read(self, raw: bytes) -> SavedLine:
         """Return what the line is; one that fits no form is the text of a kernel message without time and host."""
-        text = raw[:LINE_BYTES].decode("utf-8", "replace").strip("\r\n")
+        text = raw[:LINE_BYTES].decode("utf-8", "replace").strip("\r\n\ufeff")
+        if "\x1b" in text:
+            text = _COLOUR.sub("", text)
         if text[:1].isspace() and self._before.host:
             return msgspec.structs.replace(self._before, message=text.lstrip())
         self._before = line = self._read(text.lstrip(), raw)
