@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from outrider.api.gpunode import LINE_MAX
 from outrider.health.decoding import decode
 from outrider.health.kernel.devices import BDF, UUID, address_id, canonical, gpu_of, instance_of
 from outrider.health.kernel.words import Happening, Naming, Said, about_gpu
@@ -95,9 +96,9 @@ class DriverLines:
         event_id = (switch, number)
         waiting = self._sxids.get(event_id)
         if _SXID_MORE.match(text):
-            if waiting is not None:
+            if waiting is not None and len(waiting.line) < LINE_MAX:
                 self._sxids[event_id] = msgspec.structs.replace(waiting, line=f"{waiting.line}; {text}")
-            elif event_id not in self._told and text.startswith("Severity"):  # its text is lost
+            elif waiting is None and event_id not in self._told and text.startswith("Severity"):  # its text is lost
                 self._sxids[event_id] = _switch_event(switch, number, _ENGINE.search(text), message)
             return []
         done: list[Said] = [waiting] if waiting is not None else []

@@ -82,6 +82,16 @@ def test_a_switch_event_waits_for_its_further_lines_and_no_longer():
     assert reader.flush() == []
 
 
+def test_the_line_of_a_switch_event_does_not_grow_without_end():
+    reader = KernelReader()
+    head = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, "
+    reader.read(f"{head}Fatal, Link 55 sourcetrack timeout error (First)", 1.0)
+    for number in range(10_000):
+        assert reader.read(f"{head}Data {{{number:#x}, 0x10100030}}", 1.0) == []
+    (event,) = reader.flush()
+    assert len(event.line) < 1024
+
+
 def test_many_waiting_switch_events_are_let_go_and_none_is_lost():
     reader = KernelReader()
     heads = [f"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): {24000 + n}, Fatal, Link 5 x" for n in range(500)]
