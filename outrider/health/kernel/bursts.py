@@ -7,7 +7,8 @@ from outrider.health.findings import VARIANTS_MAX, Evidence, variant_of
 from outrider.health.kernel.records import DRILL
 from outrider.health.kernel.words import Happening
 
-_KINDS_MAX: Final = 1024  # far more than a machine has parts that fail; beyond it lines are counted as a flood
+_UNITS_MAX: Final = 1024  # beyond it units of one GPU are no longer told apart
+_KINDS_MAX: Final = 2048  # far more than a machine has parts that fail; beyond it lines are counted as a flood
 _FLOOD: Final = "kernel/flood"
 _VARIANTS_KEPT: Final = 4 * VARIANTS_MAX
 _Kind = tuple[str, SubjectKind, str, str, bool]
@@ -58,12 +59,13 @@ class Bursts:
         """Take in what happened at ``now`` (seconds since 1970); ``sequence`` is the number of its record."""
         drill = happening.line.startswith(DRILL)  # told apart, so that a drill never hides what is real
         key = (happening.code, happening.subject, happening.subject_id, happening.unit, drill)
-        burst = self._bursts.get(key)
-        if burst is None:
-            if len(self._bursts) >= _KINDS_MAX:
-                key = (_FLOOD, SubjectKind.NODE, "", "", False)
-            burst = self._bursts.setdefault(key, _Burst(happening, now))
-        burst.add(happening, now, sequence)
+        if key not in self._bursts and len(self._bursts) >= _UNITS_MAX:
+            key = (*key[:3], "", drill)
+        if key not in self._bursts and len(self._bursts) >= _KINDS_MAX:
+            key = (_FLOOD, SubjectKind.NODE, "", "", False)
+        if key not in self._bursts:
+            self._bursts[key] = _Burst(happening, now)
+        self._bursts[key].add(happening, now, sequence)
 
     def take(self) -> list[tuple[int, Evidence]]:
         """Return all that was collected, each with the number of its last record, and begin anew."""

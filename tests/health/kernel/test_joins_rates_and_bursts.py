@@ -128,10 +128,19 @@ def test_more_kinds_than_can_be_kept_apart_are_counted_as_a_flood():
     for number in range(5000):
         bursts.add(happening(f"xid/{number}", subject_id=f"pci:{number:08x}:00:00"), 1.0, number)
     evidence = [evidence for _, evidence in bursts.take()]
-    assert len(evidence) == 1025
+    assert len(evidence) == 2049
     assert sum(one.count for one in evidence) == 5000
     (flood,) = (one for one in evidence if one.code == "kernel/flood")
-    assert (flood.subject, flood.subject_id, flood.count) == (SubjectKind.NODE, "", 5000 - 1024)
+    assert (flood.subject, flood.subject_id, flood.count) == (SubjectKind.NODE, "", 5000 - 2048)
+
+
+def test_more_units_than_can_be_told_apart_are_one_and_no_flood():
+    bursts = Bursts("kernel-log")
+    for number in range(5000):
+        bursts.add(happening("xid/31", unit=f"GPC0 T{number}"), 1.0, number)
+    evidence = [evidence for _, evidence in bursts.take()]
+    assert (len(evidence), {one.code for one in evidence}) == (1025, {"xid/31"})
+    assert sum(one.count for one in evidence) == 5000
 
 
 def test_the_memory_of_different_lines_is_bounded():
