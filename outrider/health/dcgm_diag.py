@@ -6,6 +6,7 @@ around the document, and a run that breaks off leaves half of one. A pass of the
 it passes with NVLinks down (DCGM#198).
 """
 
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -60,12 +61,13 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_diagnosis(output: bytes) -> Diagnosis:
     """Return what a run wrote; one that can't be read has a ``problem``."""
-    start, end = output.find(b"{"), output.rfind(b"}")
+    text = output.decode("utf-8", "replace")
+    start, end = text.find("{"), text.rfind("}")
     if start < 0:
-        return Diagnosis(problem=f"no JSON in the output: {_clean(output.decode('utf-8', 'replace')) or 'it is empty'}")
+        return Diagnosis(problem=f"no JSON in the output: {_clean(text) or 'it is empty'}")
     try:
-        document = msgspec.json.decode(output[start : end + 1] or b"{")
-    except (msgspec.DecodeError, RecursionError) as error:
+        document = json.loads(text[start : end + 1])  # the standard library's: jsoncpp writes NaN and 1e+9999
+    except (ValueError, RecursionError) as error:
         return Diagnosis(problem=f"the output is no whole JSON document: {error}")
     return _of_document(document)
 
