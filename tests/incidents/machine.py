@@ -16,7 +16,7 @@ from node_agent.probes.kernel_log import KernelLogProbe
 from node_agent.probes.nics import SysfsNICs
 from node_agent.probes.nvml_wire import GPUReading, Snapshot
 from node_agent.probes.registry import Surroundings
-from node_agent.probes.report import KernelPosition, Report
+from node_agent.probes.report import KernelPosition, Report, Sighting
 from node_agent.publishing import status_of
 from outrider.api.gpunode import GPUNode, GPUNodeStatus, Mode, Verdict
 from outrider.api.meta import ObjectMeta
@@ -139,11 +139,26 @@ class Machine:
         """Let every probe read, the log first; ``seconds`` pass before each reading."""
         for _ in range(times):
             self.seconds += seconds
-            self.take("kernel-log", await self._log_probe.read())
+            self.take("kernel-log", self._in_its_time(await self._log_probe.read()))
             self.take("nvml", await self._gpus())
             if self.host is not None:
                 self.take("nics", self._nics())
         return self
+
+    def _in_its_time(self, report: Report) -> Report:
+        """Lines are written and read at the test's own time: move them to that of the machine."""
+        moved = tuple(
+            Sighting(
+                one.sequence,
+                msgspec.structs.replace(
+                    one.evidence,
+                    first_seen=one.evidence.first_seen + self.seconds,
+                    last_seen=one.evidence.last_seen + self.seconds,
+                ),
+            )
+            for one in report.sightings
+        )
+        return msgspec.structs.replace(report, sightings=moved)
 
     def take(self, probe: str, report: Report) -> None:
         """Take in a report as the agent does."""

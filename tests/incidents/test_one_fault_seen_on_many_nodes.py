@@ -79,3 +79,30 @@ async def test_a_switch_fault_of_one_rack_seen_on_77_nodes_is_one_episode_of_the
     assert state is not None
     assert (state.affected, state.members, state.culprits) == (77, 80, [])
     assert (fleet.acted, fleet.evicted()) == ([], set())
+
+
+CONTAINED, UNCONTAINED, NO_ROW_LEFT = (48, 63, 94), (48, 95, 45), (48, 64)
+
+
+async def test_memory_errors_of_a_year_isolate_the_boards_that_asked_for_it_and_no_other(switch_on: Switch):
+    """Counts of 608 H100s in production (2503.11901): 14 contained and 19 uncontained errors, 8 failed row remaps."""
+    machines = {f"r0-{node}": switch_on(f"r0-{node}") for node in range(76)}
+    bursts = [CONTAINED] * 14 + [UNCONTAINED] * 19 + [NO_ROW_LEFT] * 8
+    for number, burst in enumerate(bursts):
+        machine = machines[f"r0-{number}"]
+        machine.kernel(*(xid_line(machine.bus(number % 8), code) for code in burst))
+
+    fleet = await published(machines, rack=76)
+
+    assert [machine.verdict for machine in machines.values()] == [
+        *[Verdict.RESTART_APP] * 14,
+        *[Verdict.RESET] * 19,
+        *[Verdict.REPLACE] * 8,
+        *[Verdict.NONE] * 35,
+    ]
+    struck = list(machines.values())[:41]
+    assert {len(machine.judgement.incidents) for machine in struck} == {1}, "one error, however many codes tell of it"
+    assert [machine.leads()[0][1] for machine in struck] == [machine.uuid(n % 8) for n, machine in enumerate(struck)]
+    hard = [machine.name for machine in struck[14:]]
+    assert [machine.name for machine in machines.values() if machine.taint] == hard
+    assert opened(fleet) == hard
