@@ -14,7 +14,7 @@ from node_agent.nic_judging import NICWatch
 from node_agent.probes.gpus import NVMLProbe
 from node_agent.probes.kernel_log import KernelLogProbe
 from node_agent.probes.nics import SysfsNICs
-from node_agent.probes.nvml_wire import GPUReading, Snapshot
+from node_agent.probes.nvml_wire import Failed, GPUReading, Snapshot
 from node_agent.probes.registry import Surroundings
 from node_agent.probes.report import KernelPosition, Report, Sighting
 from node_agent.publishing import status_of
@@ -72,6 +72,7 @@ class Machine:
         self.seconds, self._began, self._boots = 0.0, time.time(), 0
         self.memory, self.inventory = Memory(), Inventory()
         self.gpus = readings(8, name)
+        self.failed: Failed | None = None  # instead of the GPUs
         fast = {"sys_path": "/nowhere", "nvml_hang_seconds": 0.6, "nvml_retry_seconds": 0.5}
         paths = {"kernel_log_path": str(self.log), "boot_id_path": str(folder / "boot_id")}
         self._config = Config(**{**fast, **paths, **settings})  # type: ignore[arg-type]
@@ -168,6 +169,8 @@ class Machine:
     async def _gpus(self) -> Report:
         if self._nvml is not None:
             return await self._nvml.read()
+        if self.failed is not None:
+            return Report(snapshot=Snapshot(failed=self.failed))
         return Report(snapshot=Snapshot(gpus=self.gpus, driver_version=DRIVER))
 
     def _nics(self) -> Report:

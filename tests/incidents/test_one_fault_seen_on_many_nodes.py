@@ -1,6 +1,7 @@
 """Fleets: what many nodes show of one or a few faults. No healthy node is isolated, and the guilty parts are named."""
 
-from outrider.api.gpunode import Verdict
+from node_agent.probes.nvml_wire import Failed
+from outrider.api.gpunode import Health, Verdict
 from outrider.api.meta import ObjectMeta
 from outrider.api.remediation import DomainRef
 from testbed.xid_lines import xid_line
@@ -84,7 +85,7 @@ async def test_a_switch_fault_of_one_rack_seen_on_77_nodes_is_one_episode_of_the
 CONTAINED, UNCONTAINED, NO_ROW_LEFT = (48, 63, 94), (48, 95, 45), (48, 64)
 
 
-async def test_memory_errors_of_a_year_isolate_the_boards_that_asked_for_it_and_no_other(switch_on: Switch):
+async def test_memory_errors_of_months_isolate_the_boards_that_asked_for_it_and_no_other(switch_on: Switch):
     """Counts of 608 H100s in production (2503.11901): 14 contained and 19 uncontained errors, 8 failed row remaps."""
     machines = {f"r0-{node}": switch_on(f"r0-{node}") for node in range(76)}
     bursts = [CONTAINED] * 14 + [UNCONTAINED] * 19 + [NO_ROW_LEFT] * 8
@@ -106,3 +107,20 @@ async def test_memory_errors_of_a_year_isolate_the_boards_that_asked_for_it_and_
     hard = [machine.name for machine in struck[14:]]
     assert [machine.name for machine in machines.values() if machine.taint] == hard
     assert opened(fleet) == hard
+
+
+async def test_a_roll_out_that_blinds_all_agents_isolates_no_node_and_is_told_as_silence(switch_on: Switch):
+    machines = {f"r{node // 16}-{node % 16}": switch_on(f"r{node // 16}-{node % 16}") for node in range(64)}
+    for machine in machines.values():
+        await machine.look()
+        machine.failed = Failed(call="nvmlInit", code=18, text="Driver/library version mismatch")
+
+    fleet = await published(machines, rack=16)
+
+    assert {machine.judgement.node.health for machine in machines.values()} == {Health.UNKNOWN}
+    assert not any(machine.taint for machine in machines.values())
+    assert opened(fleet) == []
+    assert {episode.spec.cause for episode in fleet.look_at_domains()} == {"domain/silence"}
+    for episode in list(fleet.episodes):
+        fleet.run(episode)
+    assert (fleet.acted, fleet.evicted()) == ([], set())
