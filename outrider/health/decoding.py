@@ -14,7 +14,10 @@ from outrider.health.catalogue import XID_PREFIX, XID_RECOVERY_PREFIX
 
 _LINK: Final = re.compile(r"\blink\s{1,4}(-?\d{1,3})(?!\d)", re.IGNORECASE)
 _CAUSE: Final = re.compile(r"\bcaused by previous Xid (\d{1,6})(?!\d)")
-_ADVICE: Final = re.compile(r"\bto (?:0x([0-9a-fA-F]{1,4})\b)?\s{0,2}\(?([A-Za-z][A-Za-z0-9 ]{0,39})?")
+_ADVICE: Final = re.compile(
+    r"\baction changed from .{1,60}? to (?:0x([0-9a-fA-F]{1,4})\b)?\s{0,2}\(?([A-Za-z][A-Za-z0-9 ]{0,39})?"
+)
+"""Anchored by more than fits into the name of a process (15 characters), which stands in the line before it."""
 _ACTIONS: Final = {
     "none": 0,
     "gpu reset required": 1,

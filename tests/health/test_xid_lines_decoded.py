@@ -208,6 +208,13 @@ def test_the_driver_s_advice_is_read_by_its_number_or_in_the_words_of_any_driver
     assert decode(154, f"{changed} 0x123456789").code == "xid/154"
 
 
+@pytest.mark.parametrize("name", ["to 0x2", "to 0x0", "from a to 0x7"])
+def test_the_name_of_a_process_is_no_advice_of_the_driver(name):
+    said = "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+    line = f"NVRM: Xid (PCI:0000:01:00): 154, pid=4711, name={name}, {said}"
+    assert decode(154, line).code == "xid/154.1"
+
+
 def test_a_torn_down_channel_names_its_cause_where_the_driver_does():
     line = "NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149"
     assert decode(45, line) == Decoded("xid/45", "caused by Xid 149")
