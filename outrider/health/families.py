@@ -36,10 +36,10 @@ _CODES: Final[Mapping[str, Family | None]] = {
     "dcgm/nvlink-errors": Family.FABRIC,
     "dcgm/nvlink-crc": Family.FABRIC,
     # A NIC's own business, or its node's: no switch can be the cause.
-    **dict.fromkeys(
-        ("nic/unreadable", "nic/device-node", "nic/management-node", "nic/verbs-missing", "nic/pcie-width"), None
-    ),
-    "nic/pcie-speed": None,
+    **dict.fromkeys(("nic/unreadable", "nic/device-node", "nic/management-node", "nic/verbs-missing"), None),
+    **dict.fromkeys(("nic/pcie-width", "nic/pcie-narrow", "nic/pcie-speed"), None),
+    # A job that ends in the middle of its transfers brings these on all its nodes.
+    **dict.fromkeys(("nic/receiver-not-ready", "nic/efa-remote-errors"), None),
     **dict.fromkeys(("gpu/lost", "gpu/missing", "gpu/unlisted", "gpu/count", "gpu/power-cable"), Family.POWER),
     **dict.fromkeys(("kernel/off-bus", "kernel/pcie-link-down", "kernel/pcie-lost", "kernel/cpu-hot"), Family.POWER),
     **dict.fromkeys(("clocks/hw-thermal", "clocks/hw-slowdown", "clocks/power-brake"), Family.POWER),
