@@ -7,7 +7,7 @@ from outrider.health.catalogue import Catalogue
 from outrider.health.findings import Evidence
 
 LONGEST_SECONDS: Final = 10.0
-"""Judging a quiet node costs 0.1 ms: as often as this it costs nothing, and bounds what rules not named here may lag."""
+"""Judging a quiet node costs 0.1 ms, so this costs nothing; it bounds the lag of rules that are not named here."""
 _HALF_LIFE_SHARE: Final = 1 / 150  # a weight of 1 loses 0.46 points of the score in it: less than what is shown
 _SHORTEST_SECONDS: Final = 0.05
 

@@ -6,6 +6,8 @@ clears it, and goes by serial number, so neither does another slot.
 
 Rules, mild before hard: the third episode within 7 days keeps new work off the GPU and asks for an inspection (gpud:
 two reboots, then inspect the hardware); the fifth asks for a new board (NVSentinel: 5 remediations within 7 days).
+For a new board only those episodes count in which the board failed alone: what several GPUs of a node have at once
+comes from what they share, such as a switch, power or the node itself, and new boards would not help.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +22,7 @@ REPEAT_OFFENDER: Final = "gpu/repeat-offender"
 LEMON: Final = "gpu/lemon"
 SOURCE: Final = "offenders"
 WINDOW_SECONDS: Final = 7 * 86_400.0
+TOGETHER_SECONDS: Final = 60.0  # a fault that GPUs share shows on the last of them after a reading or two of NVML
 EPISODE_GAP_SECONDS: Final = 600.0  # NVSentinel joins what comes within 3 minutes; a reboot of a GPU node takes longer
 _OFTEN: Final = 3
 _HOPELESS: Final = 5
@@ -81,12 +84,16 @@ def after_boot(known: Iterable[Offender]) -> list[Offender]:
 
 def repeated(known: Iterable[Offender], gpus: Mapping[str, str], now: float) -> list[Evidence]:
     """Return a finding for each GPU of the node that failed too often. ``gpus`` maps UUIDs to serials."""
-    boards = {board.serial: board for board in known if len(board.recent(now)) >= _OFTEN}
-    return [_repeated(uuid, boards[serial], now) for uuid, serial in gpus.items() if serial in boards]
+    boards = {board.serial: board for board in known}
+    often = {serial: board for serial, board in boards.items() if len(board.recent(now)) >= _OFTEN}
+    return [_repeated(uuid, often[serial], boards.values(), now) for uuid, serial in gpus.items() if serial in often]
 
 
-def _repeated(uuid: str, board: Offender, now: float) -> Evidence:
-    episodes = len(board.recent(now))
-    code = LEMON if episodes >= _HOPELESS else REPEAT_OFFENDER
-    line = f"{episodes} hard faults within 7 days, the last one {board.reason}"
+def _repeated(uuid: str, board: Offender, boards: Iterable[Offender], now: float) -> Evidence:
+    episodes = board.recent(now)
+    others = [began for other in boards if other.serial != board.serial for began in other.episodes]
+    alone = [began for began in episodes if all(abs(began - other) > TOGETHER_SECONDS for other in others)]
+    code = LEMON if len(alone) >= _HOPELESS else REPEAT_OFFENDER
+    shared = len(episodes) - len(alone)
+    line = f"{len(episodes)} hard faults within 7 days, {shared} of them together with other GPUs, last {board.reason}"
     return seen(code, board.episodes[-1], subject=SubjectKind.GPU, subject_id=uuid, line=line, source=SOURCE)

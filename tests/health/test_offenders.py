@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from evidence import NOW
 from hypothesis import given
@@ -33,6 +34,25 @@ def code(known: list[Offender], seconds: float) -> str:
 )
 def test_the_third_episode_within_a_week_asks_for_a_look_and_the_fifth_for_a_new_board(number, finding):
     assert code(episodes(number), number * DAY) == finding
+
+
+@pytest.mark.parametrize(
+    ("apart", "finding"), [(0.0, "gpu/repeat-offender"), (59.0, "gpu/repeat-offender"), (61.0, "gpu/lemon")]
+)
+def test_what_gpus_of_a_node_have_together_asks_for_no_new_board(apart, finding):
+    boards = [msgspec.structs.replace(board, serial="1325") for board in episodes(7)]
+    later = [msgspec.structs.replace(one, episodes=[began + apart for began in one.episodes]) for one in boards]
+    assert code([*episodes(7), *later], 7 * DAY) == finding
+
+
+def test_faults_of_its_own_make_a_lemon_whatever_came_over_all():
+    (board,) = episodes(7)
+    others = [msgspec.structs.replace(board, serial="1325", episodes=board.episodes[:2])]
+    (evidence,) = repeated([board, *others], GPUS, NOW + 6.5 * DAY)
+    assert (evidence.code, evidence.line) == (
+        "gpu/lemon",
+        "7 hard faults within 7 days, 2 of them together with other GPUs, last xid/79",
+    )
 
 
 def test_a_fault_that_lasts_is_one_episode_however_long():
