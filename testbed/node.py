@@ -186,7 +186,7 @@ def _signal_init(pid: int, number: signal.Signals) -> None:
 
 
 def _prepare_folders(node: Node) -> None:
-    folders = ("kubelet", "containerd", "log-pods", "log-containers")
+    folders = ("kubelet", "containerd", "log-pods", "log-containers", "outrider")
     for path in (*(node.disk / f for f in folders), node.volatile / "containerd", node.volatile / "netns"):
         path.mkdir(parents=True, exist_ok=True)
     for entry in _mounts(node):

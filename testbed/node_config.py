@@ -160,6 +160,7 @@ def mounts(node: Node, pytorch: Path) -> list[dict[str, Any]]:
         _mount(node.disk / "containerd", "/var/lib/containerd"),
         _mount(node.disk / "log-pods", "/var/log/pods"),
         _mount(node.disk / "log-containers", "/var/log/containers"),
+        _mount(node.disk / "outrider", "/var/lib/outrider"),  # each node's agent has a memory of its own
         _mount(node.volatile / "containerd", "/run/containerd", shared=True),
         # Pods' network namespaces: in the machine's folder they would outlive the node.
         _mount(node.volatile / "netns", "/run/netns", shared=True),
