@@ -4,16 +4,16 @@ from typing import Final
 
 from outrider.api.remediation import Remediation
 from outrider.api.times import parse_rfc3339
+from outrider.health.causes import SharedCause
 from outrider.health.domains import SKEW_SECONDS, Suspect
-from outrider.health.families import Family
 from outrider.topology import Domain
 from remediation.world import World
 
 TROUBLE: Final = {
-    Family.FABRIC: "NVLink trouble",
-    Family.NETWORK: "network trouble",
-    Family.POWER: "GPUs gone from the bus, or trouble with power or cooling",
-    Family.SILENCE: "no word on their health",
+    SharedCause.FABRIC: "NVLink trouble",
+    SharedCause.NETWORK: "network trouble",
+    SharedCause.POWER: "GPUs gone from the bus, or trouble with power or cooling",
+    SharedCause.SILENCE: "no word on their health",
 }
 
 
@@ -26,7 +26,7 @@ def domain_of(episode: Remediation) -> Domain | None:
 def common_cause(node: str, world: World) -> Suspect | None:
     """Return the suspect that explains what is hard against the node; None too where a person lifted the suspicion."""
     gpu_node = world.gpu_nodes.get(node)
-    suspect = world.outlook.cause_of(node, gpu_node.status) if gpu_node else None
+    suspect = world.outlook.suspect_of(node, gpu_node.status) if gpu_node else None
     return None if suspect is None or lifted(suspect, world) else suspect
 
 
@@ -41,14 +41,14 @@ def waits(node: str, world: World) -> bool:
 def explanation(node: str, suspect: Suspect) -> str:
     """Return why nothing is done on the node alone. No count is in it, so that it is told once."""
     return (
-        f"what is hard against {node} is put down to {suspect.domain}, where many nodes show {TROUBLE[suspect.family]} "
+        f"what is hard against {node} is put down to {suspect.domain}, where many nodes show {TROUBLE[suspect.cause]} "
         f"at once; no pod is moved off {node} for it. Next: kubectl get remediations"
     )
 
 
 def cause_code(suspect: Suspect) -> str:
     """Return spec.cause of an episode about the suspect."""
-    return f"domain/{suspect.family}"
+    return f"domain/{suspect.cause}"
 
 
 def lifted(suspect: Suspect, world: World) -> bool:

@@ -23,8 +23,8 @@ from outrider.api.remediation import (
     RemediationStatus,
 )
 from outrider.api.times import parse_rfc3339, rfc3339
+from outrider.health.causes import SharedCause
 from outrider.health.domains import Outlook, Suspect
-from outrider.health.families import Family
 from outrider.topology import Domain
 from remediation.common_cause import TROUBLE, cause_code, episodes_of, lifted
 from remediation.config import Config
@@ -37,10 +37,10 @@ SUSPECT: Final = "Suspect"  # condition
 LOOK_AGAIN_SECONDS: Final = 10.0
 _NAMED: Final = 5  # nodes named in a message
 _NEXT: Final = {
-    Family.FABRIC: "look at the NVLink switches and the fabric manager of {where}",
-    Family.NETWORK: "look at the switch of {where} and its cables",
-    Family.POWER: "look at power and cooling of {where}",
-    Family.SILENCE: "look at the network of {where} and at the agents: kubectl get pods -A -o wide. "
+    SharedCause.FABRIC: "look at the NVLink switches and the fabric manager of {where}",
+    SharedCause.NETWORK: "look at the switch of {where} and its cables",
+    SharedCause.POWER: "look at power and cooling of {where}",
+    SharedCause.SILENCE: "look at the network of {where} and at the agents: kubectl get pods -A -o wide. "
     "Silence is no fault of hardware",
 }
 
@@ -132,12 +132,12 @@ def describe(suspect: Suspect) -> str:
     """Return what happened, where, and what to do next."""
     count = f"{len(suspect.nodes)} of {suspect.members} nodes"
     seen = f"{', '.join(suspect.codes[:_NAMED])}{', ...' if len(suspect.codes) > _NAMED else ''}"
-    head = f"{suspect.domain}: {count} show {TROUBLE[suspect.family]} ({seen}) since {rfc3339(suspect.since)[:19]}Z."
+    head = f"{suspect.domain}: {count} show {TROUBLE[suspect.cause]} ({seen}) since {rfc3339(suspect.since)[:19]}Z."
     guilty = f" Guilty by its own word: {', '.join(suspect.culprits[:_NAMED])}." if suspect.culprits else ""
     nodes = f" Nodes: {', '.join(suspect.nodes[:_NAMED])}{', ...' if len(suspect.nodes) > _NAMED else ''}."
     where = ", ".join(suspect.culprits[:_NAMED]) or str(suspect.domain)
     held = " They get no episodes of their own for this; spec.cancel: true lets them." if suspect.hardware else ""
-    return f"{head}{guilty}{nodes} Next: {_NEXT[suspect.family].format(where=where)}.{held}"
+    return f"{head}{guilty}{nodes} Next: {_NEXT[suspect.cause].format(where=where)}.{held}"
 
 
 class Patience:
@@ -145,14 +145,14 @@ class Patience:
 
     def __init__(self, settle_seconds: float) -> None:
         self._settle_seconds = settle_seconds
-        self._noticed: dict[tuple[Domain, Family], float] = {}
+        self._noticed: dict[tuple[Domain, SharedCause], float] = {}
         self._known: frozenset[Suspect] = frozenset()
 
     def settled(self, outlook: Outlook, now: float) -> list[Suspect]:
         """Return the suspects that were seen at every look for the time to settle."""
-        keys = {(suspect.domain, suspect.family) for suspect in outlook.suspects}
+        keys = {(suspect.domain, suspect.cause) for suspect in outlook.suspects}
         self._noticed = {key: self._noticed.get(key, now) for key in keys}
-        return [one for one in outlook.suspects if now - self._noticed[one.domain, one.family] >= self._settle_seconds]
+        return [one for one in outlook.suspects if now - self._noticed[one.domain, one.cause] >= self._settle_seconds]
 
     def seconds_left(self, now: float) -> float:
         """Return the time until the next suspect has settled, infinity where all have."""

@@ -21,5 +21,5 @@ DOMAIN_SCORE: Final = Gauge(
     "Health of a domain that nodes share, 0 (do not use) to 100; only domains below 100",
     ["level", "name"],
 )
-SUSPECT_DOMAINS: Final = Gauge("outrider_suspect_domains", "Domains that explain trouble of many nodes", ["family"])
+SUSPECT_DOMAINS: Final = Gauge("outrider_suspect_domains", "Domains that explain trouble of many nodes", ["cause"])
 CRASHES: Final = Counter("outrider_application_crashes_total", "Programs that failed on all nodes of their job at once")

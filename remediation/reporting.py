@@ -7,9 +7,9 @@ from cachetools import TTLCache
 from outrider.api import reasons
 from outrider.api.core import Pod
 from outrider.api.remediation import Phase, Remediation, RemediationStatus
+from outrider.health.causes import SharedCause
 from outrider.health.crashes import Crash, crashes
 from outrider.health.domains import WINDOW_SECONDS, Outlook, Suspect
-from outrider.health.families import Family
 from outrider.kube.events import EventRecorder
 from outrider.kube.kinds import NODES, PODS, REMEDIATIONS
 from outrider.telemetry.traces import record_span
@@ -80,8 +80,8 @@ def _show(outlook: Outlook) -> None:
     DOMAIN_SCORE.clear()
     for domain, score in outlook.scores.items():
         DOMAIN_SCORE.labels(domain.level, domain.name).set(score)
-    for family in Family:
-        SUSPECT_DOMAINS.labels(str(family)).set(sum(suspect.family is family for suspect in outlook.suspects))
+    for cause in SharedCause:
+        SUSPECT_DOMAINS.labels(str(cause)).set(sum(suspect.cause is cause for suspect in outlook.suspects))
 
 
 def _pods_by_job(world: World) -> dict[str, list[Pod]]:

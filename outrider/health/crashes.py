@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from outrider.api.gpunode import Finding
+from outrider.health.causes import SharedCause, is_echo, is_programs, shared_cause, times_of
 from outrider.health.domains import SKEW_SECONDS, WINDOW_SECONDS, Sighting, Statuses
-from outrider.health.families import Family, family_of, is_echo, is_programs, times_of
 
 CRASH_SECONDS: Final = 5.0  # published studies coalesce Xids of one cause over 5 s
 CRASH_SHARE_MIN: Final = 0.8  # of a job's nodes; an agent may be blind
@@ -55,8 +55,8 @@ def _failures(node: str, findings: Iterable[Finding], now: float) -> Iterator[Si
 
 def _suspicious(finding: Finding, now: float) -> bool:
     """True for a finding that may have brought the program down."""
-    family = family_of(finding.code)
-    shared = family is not None and family is not Family.SILENCE and any(_just(at, now) for at in times_of(finding))
+    cause = shared_cause(finding.code)
+    shared = cause is not None and cause is not SharedCause.SILENCE and any(_just(at, now) for at in times_of(finding))
     return shared or finding.verdict.hard
 
 

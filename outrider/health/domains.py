@@ -1,18 +1,18 @@
 """Common cause: faults of many nodes at once that one part they share explains. Pure.
 
-A *family* is a kind of trouble that a shared part can cause. Each code belongs to one family at most. Evidence:
+A *shared cause* is a kind of trouble that a shared part can bring (causes.py). Evidence:
 
-witness  a code of the family itself, such as xid/145 or nic/down
+witness  a code of the cause itself, such as xid/145 or nic/port-down
 echo     xid/45, a channel torn down because something else failed first. A fault of an NVLink switch is echoed on all
          nodes of its NVLink domain; but a job that dies of anything is echoed on all nodes of the job. So echoes
          never make a domain suspect: they only widen what witnesses show, and only where they stay in the domain.
 
 A domain is *struck* where, within WINDOW_SECONDS, at least NODES_MIN of its nodes and SHARE_MIN of them newly showed
-trouble of one family, LIFT_MIN times the share of the nodes outside. With 6.5 failures in 1,000 node-days (published
+witnesses of one cause, LIFT_MIN times the share of the nodes outside. With 6.5 failures in 1,000 node-days (published
 for a cluster of 16,000 GPUs) three of four nodes meet so by chance once in 1e14 windows. A wider domain is suspected in
 place of a narrower one only where what the narrower one leaves unexplained is itself enough to be struck.
 
-    score = round(100 * product over families of (1 - weight * hit / nodes of the domain))
+    score = round(100 * product over causes of (1 - weight * hit / nodes of the domain))
     hit   = nodes with a witness, plus ECHO_SHARE for each node with only an echo (beside a witness, where a switch
             can be the cause); 0 below NODES_MIN nodes
     weight = 1, for silence 0.5
@@ -31,7 +31,7 @@ import msgspec
 
 from outrider.api.gpunode import Finding, GPUNodeStatus, Health
 from outrider.api.times import parse_rfc3339
-from outrider.health.families import SILENT_AGENT, Family, family_of, is_advice, is_echo, names_switch, times_of
+from outrider.health.causes import SILENT_AGENT, SharedCause, is_advice, is_echo, names_switch, shared_cause, times_of
 from outrider.health.score import points
 from outrider.topology import CLUSTER_LEVEL, NVLINK_LEVEL, RACK_LEVEL, Domain
 
@@ -44,8 +44,8 @@ ECHO_SHARE: Final = 0.2
 GATHER_SECONDS: Final = 10.0  # several nodes in trouble at once: time for the others to tell
 SKEW_SECONDS: Final = 5.0  # clocks of nodes may differ so much
 _ECHO_LEVELS: Final = frozenset({NVLINK_LEVEL, RACK_LEVEL})
-_WEIGHTS: Final = {Family.SILENCE: 0.5}
-_FIRST_CHOICE: Final = {Family.FABRIC: (NVLINK_LEVEL, RACK_LEVEL), Family.POWER: (RACK_LEVEL,)}
+_WEIGHTS: Final = {SharedCause.SILENCE: 0.5}
+_FIRST_CHOICE: Final = {SharedCause.FABRIC: (NVLINK_LEVEL, RACK_LEVEL), SharedCause.POWER: (RACK_LEVEL,)}
 _LAST_CHOICE: Final = (RACK_LEVEL, NVLINK_LEVEL, CLUSTER_LEVEL)  # for NICs the network's own levels come first
 
 
@@ -61,7 +61,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     """A domain that explains trouble of its nodes. Times are seconds since 1970."""
 
     domain: Domain
-    family: Family
+    cause: SharedCause
     since: float
     nodes: tuple[str, ...]
     """Nodes in trouble since then, sorted; those that joined after the window too."""
@@ -75,7 +75,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hardware(self) -> bool:
         """True where something may be broken; silence alone says nothing of hardware."""
-        return self.family is not Family.SILENCE
+        return self.cause is not SharedCause.SILENCE
 
     def explains(self, node: str, status: GPUNodeStatus) -> bool:
         """Tell whether all that is hard against the node comes from this cause: it needs no episode of its own then.
@@ -90,7 +90,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
         return bool(hard) and witnessed and all(self._covers(one) or self._follows(one) for one in hard)
 
     def _covers(self, finding: Finding) -> bool:
-        return family_of(finding.code) is self.family and self._since_then(finding)
+        return shared_cause(finding.code) is self.cause and self._since_then(finding)
 
     def _follows(self, finding: Finding) -> bool:
         return is_advice(finding.code) and self._since_then(finding)
@@ -108,7 +108,7 @@ class Outlook(msgspec.Struct, frozen=True):
     gathering: frozenset[str] = frozenset()
     """Nodes that failed a moment ago together with a neighbour: whether the cause is shared will soon be clear."""
 
-    def cause_of(self, node: str, status: GPUNodeStatus) -> Suspect | None:
+    def suspect_of(self, node: str, status: GPUNodeStatus) -> Suspect | None:
         """Return the suspect that explains what is hard against the node."""
         return next((suspect for suspect in self.suspects if suspect.explains(node, status)), None)
 
@@ -118,7 +118,7 @@ Statuses = Mapping[str, GPUNodeStatus]
 
 
 class _Trouble:
-    """Sightings of one family (or of echoes) by node; a node whose evidence has no readable time has none."""
+    """Sightings of one cause (or of echoes) by node; a node whose evidence has no readable time has none."""
 
     def __init__(self) -> None:
         self.by_node: defaultdict[str, list[Sighting]] = defaultdict(list)
@@ -141,11 +141,11 @@ def _at(sighting: Sighting) -> float:
 
 
 class _Evidence:
-    """Everything seen, sorted by family, and who belongs to what."""
+    """Everything seen, sorted by cause, and who belongs to what."""
 
     def __init__(self, statuses: Statuses, places: Places, now: float, stale_seconds: float) -> None:
         self.members: defaultdict[Domain, set[str]] = defaultdict(set)
-        self.families: defaultdict[Family, _Trouble] = defaultdict(_Trouble)
+        self.troubles: defaultdict[SharedCause, _Trouble] = defaultdict(_Trouble)
         self.echoes = _Trouble()
         self.accusers: set[str] = set()  # nodes that call their own switch broken
         self.nodes = len(statuses)
@@ -154,25 +154,26 @@ class _Evidence:
                 self.members[domain].add(node)
             self._read(node, status)
             if (since := _silent_since(status, now, stale_seconds)) is not None:
-                self.families[Family.SILENCE].add(node, SILENT_AGENT, [since])
+                self.troubles[SharedCause.SILENCE].add(node, SILENT_AGENT, [since])
 
     def _read(self, node: str, status: GPUNodeStatus) -> None:
         for finding in status.findings:
-            family = family_of(finding.code)
+            cause = shared_cause(finding.code)
             if names_switch(finding):
                 self.accusers.add(node)
-            if family is not None:
-                self.families[family].add(node, finding.code, times_of(finding))
+            if cause is not None:
+                self.troubles[cause].add(node, finding.code, times_of(finding))
             elif is_echo(finding.code):
                 self.echoes.add(node, finding.code, times_of(finding))
 
-    def domains_with(self, nodes: Iterable[str], places: Places) -> dict[Domain, set[str]]:
-        """Return the domains of the nodes, each with those of them that it holds."""
-        found: defaultdict[Domain, set[str]] = defaultdict(set)
-        for node in nodes:
-            for domain in places.get(node, ()):
-                found[domain].add(node)
-        return found
+
+def _domains_with(nodes: Iterable[str], places: Places) -> dict[Domain, set[str]]:
+    """Return the domains of the nodes, each with those of them that it holds."""
+    found: defaultdict[Domain, set[str]] = defaultdict(set)
+    for node in nodes:
+        for domain in places.get(node, ()):
+            found[domain].add(node)
+    return found
 
 
 def _silent_since(status: GPUNodeStatus, now: float, stale_seconds: float) -> float | None:
@@ -183,7 +184,7 @@ def _silent_since(status: GPUNodeStatus, now: float, stale_seconds: float) -> fl
         return None
     if now - observed > stale_seconds:
         return observed
-    told = any(family_of(finding.code) is Family.SILENCE for finding in status.findings)
+    told = any(shared_cause(finding.code) is SharedCause.SILENCE for finding in status.findings)
     return observed if status.health is Health.UNKNOWN and not told else None
 
 
@@ -194,31 +195,31 @@ def judge_domains(statuses: Statuses, places: Places, now: float, stale_seconds:
     """
     evidence = _Evidence(statuses, places, now, stale_seconds)
     scores = _scores(evidence, places)
-    struck = [suspect for family in Family for suspect in _of_family(family, evidence, places)]
+    struck = [suspect for cause in SharedCause for suspect in _of_cause(cause, evidence, places)]
     suspects = [
         msgspec.structs.replace(suspect, score=scores.get(suspect.domain, 100))
-        for suspect in sorted(struck, key=lambda one: (one.domain, one.family))
+        for suspect in sorted(struck, key=lambda one: (one.domain, one.cause))
     ]
     return Outlook(tuple(suspects), scores, _gathering(evidence, places, now))
 
 
-def _of_family(family: Family, evidence: _Evidence, places: Places) -> list[Suspect]:
-    trouble = evidence.families.get(family)
+def _of_cause(cause: SharedCause, evidence: _Evidence, places: Places) -> list[Suspect]:
+    trouble = evidence.troubles.get(cause)
     if trouble is None:
         return []
-    inside = evidence.domains_with(trouble.by_node, places)
-    struck = (_struck(domain, nodes, family, evidence) for domain, nodes in inside.items())
+    inside = _domains_with(trouble.by_node, places)
+    struck = (_struck(domain, nodes, cause, evidence) for domain, nodes in inside.items())
     return _narrowed([suspect for suspect in struck if suspect], evidence)
 
 
-def _struck(domain: Domain, nodes: Collection[str], family: Family, evidence: _Evidence) -> Suspect | None:
-    """Return the domain as a suspect of the family, None where too little points to it."""
-    trouble = evidence.families[family]
+def _struck(domain: Domain, nodes: Collection[str], cause: SharedCause, evidence: _Evidence) -> Suspect | None:
+    """Return the domain as a suspect of the cause, None where too little points to it."""
+    trouble = evidence.troubles[cause]
     members = evidence.members[domain]
     start = _densest(seen for node in nodes for seen in trouble.by_node[node])
     everywhere = trouble.within(start - SKEW_SECONDS, start + WINDOW_SECONDS)
     seen = [sighting for sighting in everywhere if sighting.node in members]
-    if family is Family.FABRIC:
+    if cause is SharedCause.FABRIC:
         seen += _echoes(domain, seen, start, evidence)
     hit = {sighting.node for sighting in seen}
     outside = {sighting.node for sighting in everywhere} - members
@@ -227,21 +228,21 @@ def _struck(domain: Domain, nodes: Collection[str], family: Family, evidence: _E
         return None
     later = trouble.within(start + WINDOW_SECONDS)
     seen = sorted([*seen, *(one for one in later if one.node in members)])
-    return _suspect(domain, family, seen, len(members), evidence.accusers)
+    return _suspect(domain, cause, seen, len(members), evidence.accusers)
 
 
 def _suspect(
-    domain: Domain, family: Family, seen: Sequence[Sighting], members: int, accusers: Collection[str]
+    domain: Domain, cause: SharedCause, seen: Sequence[Sighting], members: int, accusers: Collection[str]
 ) -> Suspect:
     nodes = {sighting.node for sighting in seen}
     return Suspect(
         domain=domain,
-        family=family,
+        cause=cause,
         since=seen[0].at,
         nodes=tuple(sorted(nodes)),
         members=members,
         codes=tuple(sorted({sighting.code for sighting in seen})),
-        culprits=_culprits(nodes, accusers) if family is Family.FABRIC else (),
+        culprits=_culprits(nodes, accusers) if cause is SharedCause.FABRIC else (),
     )
 
 
@@ -311,7 +312,7 @@ def _enough_beyond(wide: Suspect, narrow: Suspect, evidence: _Evidence) -> bool:
 def _width(suspect: Suspect) -> tuple[int, int, int, Domain]:
     """Order from narrow to wide; of equal domains the one whose parts can fail in this way comes first."""
     level = suspect.domain.level
-    first = _FIRST_CHOICE.get(suspect.family, ())
+    first = _FIRST_CHOICE.get(suspect.cause, ())
     if level in first:
         fit = first.index(level) - len(first)
     else:
@@ -321,14 +322,14 @@ def _width(suspect: Suspect) -> tuple[int, int, int, Domain]:
 
 def _scores(evidence: _Evidence, places: Places) -> dict[Domain, int]:
     left: defaultdict[Domain, float] = defaultdict(lambda: 1.0)
-    for family in Family:
-        trouble = evidence.families.get(family, _Trouble())
-        for domain, witnesses in evidence.domains_with(trouble.by_node, places).items():
-            echoes = _echo_nodes(domain, witnesses, evidence) if family is Family.FABRIC else set()
+    for cause in SharedCause:
+        trouble = evidence.troubles.get(cause, _Trouble())
+        for domain, witnesses in _domains_with(trouble.by_node, places).items():
+            echoes = _echo_nodes(domain, witnesses, evidence) if cause is SharedCause.FABRIC else set()
             if len(witnesses) + len(echoes) < NODES_MIN:
                 continue
             hit = len(witnesses) + ECHO_SHARE * len(echoes)
-            left[domain] *= 1.0 - _WEIGHTS.get(family, 1.0) * hit / len(evidence.members[domain])
+            left[domain] *= 1.0 - _WEIGHTS.get(cause, 1.0) * hit / len(evidence.members[domain])
     scores = {domain: points(share) for domain, share in left.items()}
     return {domain: score for domain, score in sorted(scores.items()) if score < 100}
 
@@ -341,13 +342,13 @@ def _echo_nodes(domain: Domain, witnesses: Collection[str], evidence: _Evidence)
 
 def _gathering(evidence: _Evidence, places: Places, now: float) -> frozenset[str]:
     waiting: set[str] = set()
-    for family in Family:
-        if family is Family.SILENCE or family not in evidence.families:
+    for cause in SharedCause:
+        if cause is SharedCause.SILENCE or cause not in evidence.troubles:
             continue
-        by_node = evidence.families[family].by_node
+        by_node = evidence.troubles[cause].by_node
         # By the first sighting: what keeps being logged must not wait for ever.
         recent = [node for node, rows in by_node.items() if rows and abs(now - min(rows).at) < GATHER_SECONDS]
-        for domain, nodes in evidence.domains_with(recent, places).items():
+        for domain, nodes in _domains_with(recent, places).items():
             if domain.level != CLUSTER_LEVEL and len(nodes) > 1 and len(evidence.members[domain]) >= NODES_MIN:
                 waiting |= nodes
     return frozenset(waiting)

@@ -1,107 +1,87 @@
-"""Families of codes: kinds of trouble that a part shared by many nodes can cause. Pure.
+"""Families of codes: several codes and probes tell of the same broken part. Pure.
 
-A code belongs to one family at most. Not the families of incidents.py: those tell which codes show one broken part of
-one node.
+All codes of one family on one GPU (NIC, node) tell of the same part. Codes that follow are not a fault of their own:
+the driver's advice, the clean-up after a fault (Xid 45) and a GPU that no longer answers belong to what they follow.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
-from outrider.api.gpunode import Finding, Verdict
-from outrider.api.times import parse_rfc3339
-from outrider.health.catalogue import RECOVERY_PREFIX
+from outrider.api.gpunode import SubjectKind
+from outrider.health.catalogue import RECOVERY_PREFIX, XID_PREFIX, XID_RECOVERY_PREFIX
+from outrider.health.findings import Evidence
 
-SILENT_AGENT: Final = "monitor/silent"  # in no catalogue: the agent itself does not report
+FOLLOWING: Final = "follows"  # name of the family of codes that follow
+CLEANUP: Final = "xid/45"
+NVLINK: Final = "nvlink"
+PROGRAM: Final = "program"
+_HUNG: Final = "monitor/blind"  # of one GPU: its calls do not return
 
-
-class Family(StrEnum):
-    """Kinds of trouble that a shared part can cause."""
-
-    FABRIC = "fabric"  # NVLink, NVSwitch
-    NETWORK = "network"  # NICs and the switches behind them
-    POWER = "power"  # power, cooling, the PCIe bus: GPUs gone
-    SILENCE = "silence"  # nothing is known: never a reason to touch hardware
-
-
-_PREFIXES: Final[Mapping[str, Family]] = {
-    "nvlink": Family.FABRIC,
-    "fabric": Family.FABRIC,
-    "imex": Family.FABRIC,
-    "sxid": Family.FABRIC,
-    "nic": Family.NETWORK,
-    "thermal": Family.POWER,
+# Sources: memory-error guide (48 with 63, 64, 94, 95; remaps), Xid catalogue (74, 136, 144-150, 155; 171 and 172 detail
+# 48), NVML 15 with Xid 79 (both "fallen off the bus") and the PCIe errors that go with it.
+_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "memory": tuple(f"xid/{number}" for number in (48, 63, 64, 94, 95, 140, 160, 161, 171, 172)),
+    NVLINK: ("xid/74", *(f"xid/{number}" for number in range(144, 151)), "xid/136", "xid/155"),
+    "bus": ("xid/79", "xid/167", "gpu/lost", "gpu/missing", "gpu/unavailable", "kernel/off-bus"),
+    "gsp": ("xid/119", "xid/120", "kernel/gsp-timeout"),
+    "start": ("xid/143", "gpu/reset-required", "kernel/reset-required", "kernel/init-failed"),
+    "driver": ("kernel/driver-mismatch", "kernel/driver-start", "nvml/mismatch", "nvml/no-driver", "nvml/init"),
+    PROGRAM: ("xid/13", "xid/31", "xid/32", "xid/43", "xid/68", "xid/69", "xid/137", "gpu/suspect"),
+    "repeat": ("gpu/repeat-offender", "gpu/lemon"),
+    "power": ("xid/54", "gpu/power-cable"),
+    "c2c": ("xid/121", "xid/173", "c2c/inactive"),
+    "host-memory": ("host/memory-corrected", "host/memory-uncorrected"),
+    "disk": ("kernel/io-error", "host/read-only", "host/disk-unreadable"),
 }
-_CODES: Final[Mapping[str, Family | None]] = {
-    "dcgm/nvlink-errors": Family.FABRIC,
-    "dcgm/nvlink-crc": Family.FABRIC,
-    # A NIC's own business, or its node's: no switch can be the cause.
-    **dict.fromkeys(("nic/unreadable", "nic/device-node", "nic/management-node", "nic/verbs-missing"), None),
-    **dict.fromkeys(("nic/pcie-width", "nic/pcie-narrow", "nic/pcie-speed"), None),
-    # A job that ends in the middle of its transfers brings these on all its nodes.
-    **dict.fromkeys(("nic/receiver-not-ready", "nic/efa-remote-errors"), None),
-    **dict.fromkeys(("gpu/lost", "gpu/missing", "gpu/unlisted", "gpu/count", "gpu/power-cable"), Family.POWER),
-    **dict.fromkeys(("kernel/off-bus", "kernel/pcie-link-down", "kernel/pcie-lost", "kernel/cpu-hot"), Family.POWER),
-    **dict.fromkeys(("clocks/hw-thermal", "clocks/hw-slowdown", "clocks/power-brake"), Family.POWER),
-    **dict.fromkeys(("monitor/blind", "gpu/unreadable", SILENT_AGENT), Family.SILENCE),
-    **dict.fromkeys(("nvml/init", "nvml/no-driver", "nvml/no-access", "nvml/no-gpu"), Family.SILENCE),
-    "nvml/mismatch": Family.SILENCE,
+_FAMILY_OF: Final = {code: name for name, codes in _FAMILIES.items() for code in codes}
+_PREFIXES: Final = {
+    "remap/": "memory",
+    "ecc/": "memory",
+    "pages/": "memory",
+    "memory/": "memory",
+    "dcgm/remap": "memory",
+    "dcgm/ecc": "memory",
+    "dcgm/sram": "memory",
+    "dcgm/nvlink": NVLINK,
+    "dcgm/pcie": "bus",
+    "nvlink/": NVLINK,
+    "fabric/": NVLINK,
+    "sxid/": NVLINK,
+    "kernel/aer": "bus",
+    "kernel/pcie": "bus",
+    "pcie/": "bus",
+    "clocks/hw-": "cooling",
+    "thermal/": "cooling",
+    "nic/pcie": "nic-bus",
+    "nic/": "nic",
+    "kernel/nic-": "nic",
+    "kernel/fs-": "disk",
+    "kernel/nvme-": "disk",
+    "kernel/mce": "host-memory",
+    "kernel/memory-": "host-memory",
 }
-# Numbers of the Xid catalogue: NVLink 74, 136, 144-150, 155; power 54; off the bus 79, 167.
-_XIDS: Final[Mapping[int, Family]] = {
-    **dict.fromkeys((74, 136, *range(144, 151), 155), Family.FABRIC),
-    **dict.fromkeys((54, 79, 167), Family.POWER),
-}
-_PROGRAM_XIDS: Final = frozenset({13, 31, 32, 43, 68, 69, 137})  # caused by the program (Xid catalogue)
-_ECHO_XID: Final = 45
-_ADVICE_XID: Final = 154
-_RESET_WANTED: Final = frozenset({"gpu/reset-required", "kernel/reset-required"})
-_EVENT_SOURCES: Final = frozenset({"xid", "sxid", "kernel"})  # their last sighting is an event, a state's is a reading
-_SWITCH_SOURCE: Final = "sxid"
+_FOLLOWERS: Final = (RECOVERY_PREFIX, XID_RECOVERY_PREFIX, "gpu/unreadable")  # advice; a GPU that answers no more
 
 
-def family_of(code: str) -> Family | None:
-    """Return the family that a code is a witness of, None for one that says nothing of shared parts."""
-    number = _xid(code)
-    if number is not None:
-        return _XIDS.get(number)
-    return _CODES[code] if code in _CODES else _PREFIXES.get(code.partition("/")[0])
+def family(evidence: Evidence) -> str:
+    """Return the name of what the evidence tells of: codes that are not listed are families of their own."""
+    if evidence.code == _HUNG and evidence.subject is SubjectKind.GPU:
+        return FOLLOWING
+    return family_of(evidence.code)
 
 
-def _xid(code: str) -> int | None:
-    """Return the number of an Xid, whatever detail follows it, such as 145 of xid/145.RLW."""
-    source, _, detail = code.partition("/")
-    digits = detail.partition(".")[0]
-    usable = source == "xid" and digits.isascii() and digits.isdigit() and len(digits) < 10
-    return int(digits) if usable else None
+@lru_cache(maxsize=1024)
+def family_of(code: str) -> str:
+    """Return the name of the family of a code, whatever its evidence is about."""
+    if code == CLEANUP or code.startswith(_FOLLOWERS):
+        return FOLLOWING
+    plain = plain_code(code)
+    if plain in _FAMILY_OF:
+        return _FAMILY_OF[plain]
+    return next((name for prefix, name in _PREFIXES.items() if code.startswith(prefix)), plain)
 
 
-def is_advice(code: str) -> bool:
-    """True for what the driver wants done (Xid 154, NVML field 230): it names no cause."""
-    return _xid(code) == _ADVICE_XID or code.startswith(RECOVERY_PREFIX) or code in _RESET_WANTED
-
-
-def times_of(finding: Finding) -> tuple[float, ...]:
-    """Return when it happened, in seconds since 1970: nothing for a finding whose times can't be read."""
-    event = finding.code.partition("/")[0] in _EVENT_SOURCES
-    texts = (finding.first_seen, finding.last_seen) if event else (finding.first_seen,)
-    try:
-        return tuple(parse_rfc3339(text) for text in dict.fromkeys(texts))
-    except ValueError:
-        return ()
-
-
-def names_switch(finding: Finding) -> bool:
-    """True where a node says that its NVLink switch is broken; milder SXids are about a job, or corrected."""
-    grave = finding.verdict.severity >= Verdict.NO_NEW_WORK.severity
-    return grave and finding.code.partition("/")[0] == _SWITCH_SOURCE
-
-
-def is_echo(code: str) -> bool:
-    """True for a channel torn down because something else failed: it names no cause."""
-    return _xid(code) == _ECHO_XID
-
-
-def is_programs(code: str) -> bool:
-    """True for an Xid that a program causes by itself."""
-    return _xid(code) in _PROGRAM_XIDS
+def plain_code(code: str) -> str:
+    """Return the code of an Xid without the detail that its line gave it: xid/74 of xid/74.hardware."""
+    return code.partition(".")[0] if code.startswith(XID_PREFIX) else code

@@ -1,72 +1,22 @@
 """One physical fault, one incident: several codes and probes tell of the same broken part. Pure.
 
-Codes fall into families: all codes of one family on one GPU (NIC, node) tell of the same part. Codes that follow are
-not a fault of their own: the driver's advice, the clean-up after a fault (Xid 45) and a GPU that no longer answers
-belong to what they follow, if there is anything.
+An incident is what the codes of one family (families.py) tell of one GPU, NIC or node, with what follows it.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Final, Protocol
 
 import msgspec
 
 from outrider.api.gpunode import SubjectKind, Verdict
-from outrider.health.catalogue import RECOVERY_PREFIX, XID_RECOVERY_PREFIX, Catalogue
+from outrider.health.catalogue import Catalogue
+from outrider.health.families import CLEANUP, FOLLOWING, NVLINK, family
 from outrider.health.findings import Evidence, Key
 
 JOIN_SECONDS: Final = 60.0  # a polled state follows the line of its fault by a reading or two of its probe
-FOLLOWING: Final = "follows"  # name of the family of codes that follow
-CLEANUP: Final = "xid/45"
-_BLINDNESS: Final = "monitor/"
-_HUNG: Final = "monitor/blind"  # of one GPU: its calls do not return
-
-# Sources: memory-error guide (48 with 63, 64, 94, 95; remaps), Xid catalogue (74, 136, 144-150, 155; 171 and 172 detail
-# 48), NVML 15 with Xid 79 (both "fallen off the bus") and the PCIe errors that go with it.
-_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "memory": tuple(f"xid/{number}" for number in (48, 63, 64, 94, 95, 140, 160, 161, 171, 172)),
-    "nvlink": ("xid/74", *(f"xid/{number}" for number in range(144, 151)), "xid/136", "xid/155"),
-    "bus": ("xid/79", "xid/167", "gpu/lost", "gpu/missing", "gpu/unavailable", "kernel/off-bus"),
-    "gsp": ("xid/119", "xid/120", "kernel/gsp-timeout"),
-    "start": ("xid/143", "gpu/reset-required", "kernel/reset-required", "kernel/init-failed"),
-    "driver": ("kernel/driver-mismatch", "kernel/driver-start", "nvml/mismatch", "nvml/no-driver", "nvml/init"),
-    "program": ("xid/13", "xid/31", "xid/32", "xid/43", "xid/68", "xid/69", "xid/137", "gpu/suspect"),
-    "repeat": ("gpu/repeat-offender", "gpu/lemon"),
-    "power": ("xid/54", "gpu/power-cable"),
-    "c2c": ("xid/121", "xid/173", "c2c/inactive"),
-    "host-memory": ("host/memory-corrected", "host/memory-uncorrected"),
-    "disk": ("kernel/io-error", "host/read-only", "host/disk-unreadable"),
-}
-_FAMILY_OF: Final = {code: name for name, codes in _FAMILIES.items() for code in codes}
-_PREFIXES: Final = {
-    "remap/": "memory",
-    "ecc/": "memory",
-    "pages/": "memory",
-    "memory/": "memory",
-    "dcgm/remap": "memory",
-    "dcgm/ecc": "memory",
-    "dcgm/sram": "memory",
-    "dcgm/nvlink": "nvlink",
-    "dcgm/pcie": "bus",
-    "nvlink/": "nvlink",
-    "fabric/": "nvlink",
-    "sxid/": "nvlink",
-    "kernel/aer": "bus",
-    "kernel/pcie": "bus",
-    "pcie/": "bus",
-    "clocks/hw-": "cooling",
-    "thermal/": "cooling",
-    "nic/pcie": "nic-bus",
-    "nic/": "nic",
-    "kernel/nic-": "nic",
-    "kernel/fs-": "disk",
-    "kernel/nvme-": "disk",
-    "kernel/mce": "host-memory",
-    "kernel/memory-": "host-memory",
-}
 _WIDE: Final = ("sxid/", "fabric/")  # the NVSwitch fabric is one part, whichever GPU or switch tells
-_FOLLOWERS: Final = (RECOVERY_PREFIX, XID_RECOVERY_PREFIX, "gpu/unreadable")  # advice; a GPU that answers no more
+_BLINDNESS: Final = "monitor/"
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,23 +31,6 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     since: float
     """When the first of its evidence was first seen, in seconds since 1970."""
-
-
-def family(evidence: Evidence) -> str:
-    """Return the name of what the evidence tells of: codes that are not listed are families of their own."""
-    if evidence.code == _HUNG and evidence.subject is SubjectKind.GPU:
-        return FOLLOWING
-    return _family(evidence.code)
-
-
-@lru_cache(maxsize=1024)
-def _family(code: str) -> str:
-    if code == CLEANUP or code.startswith(_FOLLOWERS):
-        return FOLLOWING
-    plain = code.partition(".")[0] if code.startswith("xid/") else code  # xid/74.hardware: the detail of an Xid 74
-    if plain in _FAMILY_OF:
-        return _FAMILY_OF[plain]
-    return next((name for prefix, name in _PREFIXES.items() if code.startswith(prefix)), plain)
 
 
 def incidents(
@@ -144,10 +77,10 @@ class _Group:
 
 def _widen(groups: dict[tuple[str, str], _Group]) -> None:
     """Give the fabric's incident the NVLink errors of all GPUs that came with it."""
-    fabric = groups.get(("", "nvlink"))
+    fabric = groups.get(("", NVLINK))
     if fabric is None:
         return
-    for key in [key for key, group in groups.items() if key[1] == "nvlink" and key[0] and near(group, fabric)]:
+    for key in [key for key, group in groups.items() if key[1] == NVLINK and key[0] and near(group, fabric)]:
         joined = groups.pop(key)
         fabric.findings += joined.findings
         fabric.owners |= joined.owners

@@ -16,8 +16,9 @@ import msgspec
 
 from outrider.api.gpunode import SubjectKind, Verdict
 from outrider.health.catalogue import Catalogue, Clears
+from outrider.health.families import CLEANUP, FOLLOWING, family
 from outrider.health.findings import Evidence, Time, seen
-from outrider.health.incidents import CLEANUP, FOLLOWING, family, near
+from outrider.health.incidents import near
 
 SUSPECT: Final = "gpu/suspect"
 SOURCE: Final = "recurrence"

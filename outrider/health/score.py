@@ -1,7 +1,7 @@
 """Scores, 0 (do not use) to 100 (nothing known against it).
 
     GPU    = round(100 * min(F, product over families of f))
-    f      = least of (1 - w) ** (1 + log2(count)) among the findings of one family (incidents.py): one physical fault
+    f      = least of (1 - w) ** (1 + log2(count)) among the findings of one family (families.py): one physical fault
              counts once, however many codes and probes tell of it
     F      = least of the same among codes that only follow: the driver's advice, the clean-up after a fault
     w      = weight of the code in the catalogue, halved every half_life_seconds since it was last seen
@@ -18,8 +18,8 @@ import math
 from collections.abc import Iterable, Mapping
 
 from outrider.health.catalogue import Catalogue, Fault
+from outrider.health.families import FOLLOWING, family
 from outrider.health.findings import Evidence
-from outrider.health.incidents import FOLLOWING, family
 
 Shares = Mapping[str, float]
 """What each family leaves of the score, 0 to 1."""

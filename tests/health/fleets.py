@@ -97,8 +97,8 @@ class Cluster:
         return judge_domains(self.statuses, self.places, self.now, STALE_SECONDS)
 
     def blamed(self) -> list[tuple[str, str]]:
-        """Return the suspects as people name them, with the family."""
-        return [(str(suspect.domain), str(suspect.family)) for suspect in self.judge().suspects]
+        """Return the suspects as people name them, with the cause."""
+        return [(str(suspect.domain), str(suspect.cause)) for suspect in self.judge().suspects]
 
 
 def unknown(status: GPUNodeStatus) -> GPUNodeStatus:

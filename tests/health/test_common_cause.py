@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.api.gpunode import Finding, GPUNodeStatus, Verdict
-from outrider.health import families
+from outrider.health import causes
 from outrider.health.catalogue import load
+from outrider.health.causes import SharedCause, shared_cause
 from outrider.health.crashes import crashes
 from outrider.health.domains import judge_domains
-from outrider.health.families import Family, family_of
 from outrider.topology import Domain, domains_of, levels_from
 
 
@@ -20,13 +20,13 @@ def test_a_switch_fault_seen_on_77_nodes_is_one_suspect_domain():
     cluster.add(range(77), "xid/145", spread=0.05)
     cluster.add(range(77), "xid/45", spread=0.05)
     (suspect,) = cluster.judge().suspects
-    assert (str(suspect.domain), suspect.family, len(suspect.nodes)) == ("rack r0", Family.FABRIC, 77)
+    assert (str(suspect.domain), suspect.cause, len(suspect.nodes)) == ("rack r0", SharedCause.FABRIC, 77)
     assert suspect.codes == ("xid/145", "xid/45")
     assert suspect.culprits == ()
     assert suspect.score == round(100 * (1 - 77 / 80))
     outlook = cluster.judge()
-    assert all(outlook.cause_of(f"n{one}", cluster.status(f"n{one}")) == suspect for one in range(77))
-    assert outlook.cause_of("n78", cluster.status("n78")) is None
+    assert all(outlook.suspect_of(f"n{one}", cluster.status(f"n{one}")) == suspect for one in range(77))
+    assert outlook.suspect_of("n78", cluster.status("n78")) is None
 
 
 def test_nodes_that_only_echo_a_switch_fault_belong_to_it():
@@ -74,7 +74,7 @@ def test_672_teardowns_on_288_nodes_from_three_faults_accuse_no_domain(size):
     assert outlook.suspects == ()
     hard = [name for name, status in cluster.statuses.items() if status.verdict.hard]
     assert hard == ["n5", "n120", "n250"]
-    assert all(outlook.cause_of(name, cluster.status(name)) is None for name in hard)
+    assert all(outlook.suspect_of(name, cluster.status(name)) is None for name in hard)
 
 
 def test_one_bad_link_under_a_job_of_the_whole_nvlink_domain_accuses_no_domain():
@@ -215,10 +215,10 @@ def test_the_drivers_advice_goes_with_the_trouble_that_it_is_about(code):
     cluster.add([5], "xid/45")
     cluster.add([5], code, verdict=Verdict.RESET)
     outlook = cluster.judge()
-    assert outlook.cause_of("n5", cluster.status("n5")) is None, "an echo alone is no witness"
-    assert outlook.cause_of("n3", cluster.status("n3")) is not None
-    assert outlook.cause_of("n4", cluster.status("n4")) is None
-    assert outlook.cause_of("n20", cluster.status("n20")) is None
+    assert outlook.suspect_of("n5", cluster.status("n5")) is None, "an echo alone is no witness"
+    assert outlook.suspect_of("n3", cluster.status("n3")) is not None
+    assert outlook.suspect_of("n4", cluster.status("n4")) is None
+    assert outlook.suspect_of("n20", cluster.status("n20")) is None
 
 
 def test_a_fault_from_before_the_common_cause_is_the_nodes_own():
@@ -233,11 +233,11 @@ def test_a_rack_that_falls_silent_is_never_a_hardware_incident():
     cluster = Cluster.of(64, rack=16)
     cluster.silence(range(16, 32), ago=90)
     (suspect,) = cluster.judge().suspects
-    assert (str(suspect.domain), suspect.family, suspect.hardware) == ("leaf s0/l1", Family.SILENCE, False)
+    assert (str(suspect.domain), suspect.cause, suspect.hardware) == ("leaf s0/l1", SharedCause.SILENCE, False)
     assert suspect.score == 50
     cluster.add(range(16, 32), "xid/79", ago=80)
     outlook = cluster.judge()
-    blind = next(one for one in outlook.suspects if one.family is Family.SILENCE)
+    blind = next(one for one in outlook.suspects if one.cause is SharedCause.SILENCE)
     assert not any(blind.explains(name, cluster.status(name)) for name in blind.nodes)
 
 
@@ -248,7 +248,7 @@ def test_blind_probes_and_unknown_health_are_silence_too():
     statuses = cluster.statuses
     statuses["n3"] = unknown(statuses["n3"])
     (suspect,) = judge_domains(statuses, cluster.places, NOW, STALE_SECONDS).suspects
-    assert (suspect.family, len(suspect.nodes)) == (Family.SILENCE, 4)
+    assert (suspect.cause, len(suspect.nodes)) == (SharedCause.SILENCE, 4)
 
 
 def test_an_agent_that_never_reported_is_not_silent():
@@ -385,13 +385,13 @@ def test_every_suspect_is_struck_and_only_hardware_explains_a_hard_verdict(rows,
     for suspect in outlook.suspects:
         assert len(suspect.nodes) >= 3
         assert len(suspect.nodes) >= suspect.members / 2
-        assert any(family_of(code) is suspect.family for code in suspect.codes)
+        assert any(shared_cause(code) is suspect.cause for code in suspect.codes)
     for name, status in cluster.statuses.items():
-        if cause := outlook.cause_of(name, status):
+        if suspect := outlook.suspect_of(name, status):
             hard = {one.code for one in status.findings if one.verdict.hard}
             assert hard
-            assert {family_of(code) for code in hard} == {cause.family}, "no advice among these codes"
-            assert cause.hardware
+            assert {shared_cause(code) for code in hard} == {suspect.cause}, "no advice among these codes"
+            assert suspect.hardware
 
 
 @given(code=st.text(max_size=30), first=st.text(max_size=30), last=st.text(max_size=30))
@@ -404,33 +404,32 @@ def test_findings_bent_by_hand_are_read_without_harm(code, first, last):
 
 def test_every_code_of_the_table_is_one_that_the_catalogue_knows():
     catalogue = load()
-    assert [code for code in families._CODES if code != families.SILENT_AGENT and code not in catalogue] == []
-    assert {f"xid/{number}" for number in families._XIDS} <= set(catalogue.codes)
+    assert [code for code in causes._CODES if code != causes.SILENT_AGENT and code not in catalogue] == []
 
 
 @pytest.mark.parametrize(
-    ("code", "family"),
+    ("code", "cause"),
     [
-        ("xid/145", Family.FABRIC),
-        ("xid/145.RLW", Family.FABRIC),
+        ("xid/145", SharedCause.FABRIC),
+        ("xid/145.RLW", SharedCause.FABRIC),
         ("xid/", None),
         ("xid/١٤٥", None),
         ("xid/31", None),
-        ("sxid/99999", Family.FABRIC),
-        ("xid/74.minor", Family.FABRIC),
-        ("nic/port-down", Family.NETWORK),
+        ("sxid/99999", SharedCause.FABRIC),
+        ("xid/74.minor", SharedCause.FABRIC),
+        ("nic/port-down", SharedCause.NETWORK),
         ("nic/pcie-width", None),
         ("nic/pcie-narrow", None),
         ("nic/receiver-not-ready", None),
         ("nic/efa-remote-errors", None),
-        ("thermal/hot", Family.POWER),
-        ("clocks/power-brake", Family.POWER),
+        ("thermal/hot", SharedCause.POWER),
+        ("clocks/power-brake", SharedCause.POWER),
         ("power/capped", None),
-        ("monitor/blind", Family.SILENCE),
+        ("monitor/blind", SharedCause.SILENCE),
         ("monitor/optional-blind", None),
         ("check/mine", None),
         ("", None),
     ],
 )
-def test_a_code_is_a_witness_of_its_family(code, family):
-    assert family_of(code) is family
+def test_a_code_is_a_witness_of_its_cause(code, cause):
+    assert shared_cause(code) is cause

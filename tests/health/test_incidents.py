@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.api.gpunode import Verdict
+from outrider.health.families import family
 from outrider.health.findings import Evidence, merge
-from outrider.health.incidents import Incident, family
+from outrider.health.incidents import Incident
 from outrider.health.judge import Judgement, judge
 
 

@@ -304,7 +304,7 @@ def test_whatever_is_found_a_sick_node_has_its_episode_or_a_suspect_that_explain
     fleet.look_at_domains()
     world = fleet.world
     for name, gpu_node in fleet.gpu_nodes.items():
-        explained = world.outlook.cause_of(name, gpu_node.status) is not None
+        explained = world.outlook.suspect_of(name, gpu_node.status) is not None
         assert gpu_node.status.verdict.hard == (name in opened or explained)
         assert not (name in opened and explained)
     assert fleet.acted == []
