@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from outrider.api.gpunode import Verdict
+from outrider.health import nvlink5
 from outrider.health.catalogue import (
     RECOVERY_PREFIX,
     XID_PREFIX,
@@ -18,6 +19,7 @@ from outrider.health.catalogue import (
     FaultClass,
     Reach,
 )
+from outrider.health.clearing import reset_repairs
 from outrider.health.decoding import decode
 from outrider.health.judge import COMPANION_SECONDS
 from outrider.health.kernel.reader import KernelReader
@@ -25,6 +27,7 @@ from outrider.health.kernel.words import Happening
 
 _LINE: Final = re.compile(r"(S?)Xid\s{0,4}\([^)]{0,128}\)\s{0,4}:\s{0,4}(\d{1,6})(?!\d)")
 _NO_CODE: Final = "is no code: try xid 119, sxid 20034, nvlink/inactive, or a line of the kernel log"
+_TEXT_TOLD: Final = 200
 _XID: Final = re.compile(r"xid/(\d{1,6})")
 
 
@@ -58,19 +61,19 @@ def code_of(words: list[str], driver: str = "") -> tuple[str, str]:
     """Return the code that words such as ["xid", "119"] name, and what a line among them says. Raises CodeError."""
     text = " ".join(words).strip()
     if found := _LINE.search(text):
-        family, number, line = f"{found[1]}xid".lower(), found[2], text[found.end() :]
+        source, number, line = f"{found[1]}xid".lower(), found[2], text[found.end() :]
     else:
-        family, number, line = [*text.replace("/", " ", 1).split(maxsplit=2), "", "", ""][:3]
-        family = family.lower()
-    numbered = family in ("xid", "sxid") and number.isdecimal()
+        source, number, line = [*text.replace("/", " ", 1).split(maxsplit=2), "", "", ""][:3]
+        source = source.lower()
+    numbered = source in ("xid", "sxid") and number.isdecimal()
     if line and not numbered:
         return _code_in(text, driver)
     if not number:
-        raise CodeError(f"'{text}' {_NO_CODE}")
-    if family == "xid" and numbered and line:
+        raise CodeError(f"'{text[:_TEXT_TOLD]}' {_NO_CODE}")
+    if source == "xid" and numbered and line:
         decoded = decode(int(number), line, driver)
         return decoded.code, decoded.detail
-    return f"{family}/{int(number) if numbered else number}", ""
+    return f"{source}/{int(number) if numbered else number}", ""
 
 
 def _code_in(text: str, driver: str) -> tuple[str, str]:
@@ -80,7 +83,7 @@ def _code_in(text: str, driver: str) -> tuple[str, str]:
         said = [*reader.read(message, 0.0), *reader.flush()]
         if happening := next((one for one in said if isinstance(one, Happening)), None):
             return happening.code, happening.line
-    raise CodeError(f"'{text}' {_NO_CODE}")
+    raise CodeError(f"'{text[:_TEXT_TOLD]}' {_NO_CODE}")
 
 
 def explain_code(catalogue: Catalogue, code: str, line: str = "") -> Explained:
@@ -109,7 +112,7 @@ def _clears(code: str, row: Fault) -> str:
         return f"fades: half of its weight is left after {_duration(row.half_life_seconds)}"
     if row.clears is Clears.RECOVERY:
         return "goes when it has read well for a while (clear_dwell_seconds)"
-    undone = code.startswith(XID_PREFIX) and row.verdict not in (Verdict.REBOOT, Verdict.REPLACE)
+    undone = code.startswith(XID_PREFIX) and reset_repairs(row)
     return f"stays until the node has booted again{', or until the driver takes its advice back' if undone else ''}"
 
 
@@ -145,10 +148,11 @@ def _belief(code: str, row: Fault, *, known: bool) -> list[str]:
 
 
 def _detailed(code: str) -> list[str]:
-    number = _XID.match(code)
-    if number and int(number[1]) == 74:
+    found = _XID.match(code)
+    number = int(found[1]) if found else 0
+    if number == 74:
         return ["the registers in its line are believed before its number"]
-    if number and int(number[1]) in range(144, 151):
+    if number in nvlink5.XIDS:
         return ["the words in its line are believed before its number; the driver's version tells how to read them"]
     return []
 

@@ -136,7 +136,7 @@ class Catalogue:
         return sorted(self._rows)
 
     def of(self, code: str) -> Fault:
-        """Return the row of a code; of an unlisted one the row for its family."""
+        """Return the row of a code, of one that is not listed the row ``unknown``."""
         row = self._rows.get(code) or self._memo.get(code)
         if row is None:
             row = self.listed(code) or self._unknown
@@ -146,8 +146,8 @@ class Catalogue:
         return row
 
     def listed(self, code: str) -> Fault | None:
-        """Return the row of a code or of its family, None for a code that is not known."""
-        row = self._rows.get(code) or self._rows.get(_family(code))
+        """Return the row of a code, its own or one for many codes; None for a code that is not known."""
+        row = self._rows.get(code) or self._rows.get(_wildcard(code))
         if row is not None:
             return row
         for prefix in (RECOVERY_PREFIX, XID_RECOVERY_PREFIX):
@@ -156,7 +156,7 @@ class Catalogue:
         return None
 
 
-def _family(code: str) -> str:
+def _wildcard(code: str) -> str:
     """Return the key of the row for all codes whose middle part users choose: check/*.warning of check/disk.warning."""
     source, slash, name = code.partition("/")
     _, dot, kind = name.partition(".")

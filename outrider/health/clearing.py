@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from outrider.api.gpunode import Verdict
-from outrider.health.catalogue import XID_RECOVERY_PREFIX, Catalogue, Clears
+from outrider.health.catalogue import XID_RECOVERY_PREFIX, Catalogue, Clears, Fault
 from outrider.health.findings import Evidence, Findings, Key, join
 from outrider.health.score import weight_left
 
@@ -122,11 +122,15 @@ def after_reset(findings: Findings, catalogue: Catalogue) -> dict[Key, Evidence]
         return dict(findings)
 
     def repaired(known: Evidence) -> bool:
-        row = catalogue.of(known.code)
-        mild = row.verdict.severity <= Verdict.RESET.severity and row.clears is Clears.BOOT
-        return mild and bool(known.owner) and known.last_seen < reset.get(known.owner, 0.0)
+        over = bool(known.owner) and known.last_seen < reset.get(known.owner, 0.0)
+        return over and reset_repairs(catalogue.of(known.code))
 
     return {key: known for key, known in findings.items() if not repaired(known)}
+
+
+def reset_repairs(row: Fault) -> bool:
+    """True for a fault that a reset of its GPU repairs, as the driver says by an Xid 154 with "none"."""
+    return row.verdict.severity <= Verdict.RESET.severity and row.clears is Clears.BOOT
 
 
 def after_switch_off(findings: Findings, catalogue: Catalogue, sources: Collection[str]) -> dict[Key, Evidence]:

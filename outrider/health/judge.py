@@ -70,25 +70,15 @@ def judge(
     """
     everything = sorted(findings, key=lambda evidence: evidence.key)
     groups = _by_owner(everything, gpus, nics)
-    verdicts: dict[Key, Verdict] = {}
-    for group in groups.values():
-        verdicts |= _verdicts(group, now, catalogue)
+    verdicts = {key: one for group in groups.values() for key, one in _verdicts(group, now, catalogue).items()}
     parts = {owner: shares(group, catalogue, now) for owner, group in groups.items()}
-    mute = {owner for owner, group in groups.items() if any(catalogue.of(one.code).blind for one in group)}
-
-    def opinion(owner: str, group: Sequence[Evidence], share: float, blind: bool) -> Opinion:
-        lead = leading(group, verdicts)
-        return _opinion(lead, verdicts[lead.key] if lead else Verdict.NONE, points(share), blind, owner in low)
-
-    opinions = {
-        owner: opinion(owner, group, remaining(parts[owner]), bool(mute & _watchers(owner)))
-        for owner, group in groups.items()
-    }
+    opinions = _opinions(groups, parts, verdicts, catalogue, low)
     told = incidents(everything, verdicts, catalogue)
+    node_share = _node_share(parts, len(nics))
     return Judgement(
-        node=opinion(NODE, everything, _node_share(parts, len(nics)), bool(mute)),
-        gpus={owner: opinions[owner] for owner in groups if _is_gpu(owner)},
-        nics={owner.removeprefix(NIC_OWNER): opinions[owner] for owner in groups if _is_nic(owner)},
+        node=_opinion(everything, verdicts, points(node_share), _is_blind(everything, catalogue), NODE in low),
+        gpus={owner: one for owner, one in opinions.items() if _is_gpu(owner)},
+        nics={owner.removeprefix(NIC_OWNER): one for owner, one in opinions.items() if _is_nic(owner)},
         incidents=told,
         message=_message(leading(everything, verdicts), told, verdicts, gpus, catalogue),
         verdicts=verdicts,
@@ -101,6 +91,25 @@ def _by_owner(findings: Sequence[Evidence], gpus: Iterable[str], nics: Iterable[
     for evidence in findings:
         groups.setdefault(evidence.owner, []).append(evidence)
     return groups
+
+
+def _opinions(
+    groups: Mapping[str, Sequence[Evidence]],
+    parts: Mapping[str, Shares],
+    verdicts: Mapping[Key, Verdict],
+    catalogue: Catalogue,
+    low: Collection[str],
+) -> dict[str, Opinion]:
+    """Return what the evidence on each owner says about it alone."""
+    blind = {owner for owner, group in groups.items() if _is_blind(group, catalogue)}
+    return {
+        owner: _opinion(group, verdicts, points(remaining(parts[owner])), bool(blind & _watchers(owner)), owner in low)
+        for owner, group in groups.items()
+    }
+
+
+def _is_blind(group: Iterable[Evidence], catalogue: Catalogue) -> bool:
+    return any(catalogue.of(evidence.code).blind for evidence in group)
 
 
 def _is_nic(owner: str) -> bool:
@@ -176,9 +185,12 @@ def _details(other: Evidence, evidence: Evidence) -> bool:
     return same and near(other, evidence, COMPANION_SECONDS)
 
 
-def _opinion(lead: Evidence | None, verdict: Verdict, score: int, blind: bool, was_low: bool) -> Opinion:
+def _opinion(
+    group: Sequence[Evidence], verdicts: Mapping[Key, Verdict], score: int, blind: bool, was_low: bool
+) -> Opinion:
+    lead = leading(group, verdicts)
+    verdict, reason = (verdicts[lead.key], lead.code) if lead else (Verdict.NONE, "")
     low = score < (WELL_FROM if was_low else DEGRADED_BELOW)
-    reason = lead.code if lead else ""
     return Opinion(health=_health(verdict, blind, low), score=score, verdict=verdict, reason=reason, low=low)
 
 

@@ -17,12 +17,12 @@ ROW = "{meaning: m, verdict: watch, weight: 0.1, clears: boot, source: s, advice
         ("check/disk.unknown", Verdict.WATCH),
     ],
 )
-def test_a_users_check_has_the_row_of_its_family(code, verdict):
+def test_a_users_check_has_the_row_for_all_of_its_kind(code, verdict):
     assert CATALOGUE.of(code).verdict is verdict
     assert CATALOGUE.of(code).meaning.startswith("a check of your own")
 
 
-def test_a_row_with_the_name_itself_goes_before_the_familys():
+def test_a_row_with_the_name_itself_goes_before_the_one_for_all():
     action = "{meaning: m, verdict: watch, weight: 0, firm: false, advice: a}"
     rows = f"{{'check/*': {ROW}, check/disk: {ROW.replace('watch', 'reboot')}}}"
     catalogue = parse(f"version: 1\nunknown: {ROW}\nrecovery_actions: {{other: {action}}}\nfaults: {rows}")
@@ -31,5 +31,5 @@ def test_a_row_with_the_name_itself_goes_before_the_familys():
 
 
 @pytest.mark.parametrize("code", ["", "/", "check", "check/disk.critical", "xid/74.new", "*/*"])
-def test_a_code_outside_every_family_is_unknown(code):
+def test_a_code_that_fits_no_row_is_unknown(code):
     assert CATALOGUE.of(code).meaning == CATALOGUE.of("nonsense").meaning
