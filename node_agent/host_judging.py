@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from node_agent.host_readings import DIMM, Clock, Disk, HostLook, Memory, Mount
+from node_agent.host_readings import DIMM, Clock, Disk, HostLook, MainMemory, Mount
 from node_agent.probes.report import States
 from node_agent.rises import Rises, Steps
 from outrider.health.findings import Evidence, seen
@@ -30,7 +30,7 @@ _CORRECTED_MAX: Final = 10
 _MOUNTS_KEPT: Final = 256
 
 
-class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """What outlives a restart."""
 
     boot_id: str = ""
@@ -56,14 +56,14 @@ class HostWatch:
         self._ahead: float | None = None
         self._jumps = 0
 
-    def restore(self, kept: HostMemory, boot_id: str) -> None:
+    def restore(self, kept: Kept, boot_id: str) -> None:
         """Take up what was kept, unless the node has booted since."""
         if kept.boot_id == boot_id:
             self._writable, self._synchronised = frozenset(kept.writable), kept.synchronised
             for name, rises in self._rises.items():
                 rises.restore(kept.rises.get(name, {}))
 
-    def judge(self, look: HostLook, now: float, monotonic: float) -> tuple[HostMemory, States]:
+    def judge(self, look: HostLook, now: float, monotonic: float) -> tuple[Kept, States]:
         """Return what is to be kept, and all that is bad. ``now`` is seconds since 1970."""
         bad = [
             *(evidence for disk in look.disks for evidence in _disk(disk, now)),
@@ -74,7 +74,7 @@ class HostWatch:
             *(evidence for dimm in look.dimms for evidence in self._dimm(dimm, now, monotonic)),
         ]
         rises = {name: rises.steps for name, rises in self._rises.items()}
-        kept = HostMemory(
+        kept = Kept(
             boot_id=look.boot_id,
             writable=sorted(self._writable)[:_MOUNTS_KEPT],
             synchronised=self._synchronised,
@@ -148,7 +148,7 @@ def _share(free: int, of: int) -> float:
     return free / of if of > 0 else 1.0
 
 
-def _memory(memory: Memory, now: float) -> Iterator[Evidence]:
+def _memory(memory: MainMemory, now: float) -> Iterator[Evidence]:
     if memory.stalled is not None and memory.stalled >= _STALLED:
         line = f"all tasks waited for memory for {memory.stalled:.0%} of the last minute"
         yield _node("host/memory-pressure", line, now)
@@ -160,6 +160,6 @@ def _node(code: str, line: str, now: float, subject_id: str = "") -> Evidence:
     return seen(code, now, subject_id=subject_id, line=line, source=SOURCE)
 
 
-def urgent(kept: HostMemory, states: States) -> Mapping[str, object]:
+def urgent(kept: Kept, states: States) -> Mapping[str, object]:
     """Return what must be on disk at once when it changes: all but how far counters rose."""
     return {"kept": msgspec.structs.replace(kept, rises={}), "bad": frozenset(one.key for one in states.bad)}

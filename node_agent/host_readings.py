@@ -57,7 +57,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     """Bound of the error that the kernel keeps: grows by 0.5 ms a second while nothing corrects the clock."""
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class MainMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The host's main memory."""
 
     stalled: float | None = None
@@ -84,7 +84,7 @@ class HostLook(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock | None = None
     ahead: float = 0.0
     """Wall clock minus the time since boot, seconds: constant but for corrections."""
-    memory: Memory = Memory()
+    memory: MainMemory = MainMemory()
     dimms: tuple[DIMM, ...] = ()
 
 
@@ -132,12 +132,12 @@ def clock_of(timex: bytes, state: int) -> Clock | None:
     return Clock(synchronised=synchronised, offset=offset * unit, error_max=error_max * 1e-6)
 
 
-def memory_of(pressure: str, meminfo: str) -> Memory:
+def memory_of(pressure: str, meminfo: str) -> MainMemory:
     """Return the memory's state from the texts of /proc/pressure/memory and /proc/meminfo."""
     full = _FULL_60.search(pressure)
     sizes = dict(_KIB_LINE.findall(meminfo))
     available = sizes.get("MemAvailable")
-    return Memory(
+    return MainMemory(
         stalled=min(float(full[1]) / 100, 1.0) if full else None,
         available=int(available) * 1024 if available is not None else None,
     )

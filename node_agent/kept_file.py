@@ -1,4 +1,4 @@
-"""One small JSON file that a probe keeps over restarts, replaced as a whole: a crash leaves the old or the new one."""
+"""Files that the agent keeps over restarts: written whole or not at all, and one small JSON file for a probe."""
 
 import logging
 import os
@@ -12,6 +12,17 @@ _BYTES_MAX: Final = 1024 * 1024
 _CALM_SECONDS: Final = 60.0  # how late what is not urgent may be written
 
 T = TypeVar("T")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file, so that a crash leaves the old or the new one. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
 
 
 class KeptFile(Generic[T]):
@@ -50,14 +61,8 @@ class KeptFile(Generic[T]):
             self._failed_at = monotonic
 
     def _write(self, content: bytes) -> bool:
-        partial = self._path.with_suffix(".partial")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.rename(self._path)
+            write_whole(self._path, content)
         except OSError as error:
             _LOG.warning("not kept over a restart", extra={"path": str(self._path), "problem": str(error)})
             return False

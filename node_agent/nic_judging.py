@@ -211,7 +211,7 @@ def _siblings(here: Collection[NICReading]) -> _Siblings:
     )
 
 
-def _usual(values: Iterable[T]) -> T | None:
+def _usual(values: Iterable[T | None]) -> T | None:
     """Return the value of more than half of them, None where there is no such."""
     counts = Counter(values)
     value, count = counts.most_common(1)[0] if counts else (None, 0)

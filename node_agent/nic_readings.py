@@ -10,12 +10,13 @@ from typing import Final
 
 import msgspec
 
+from node_agent.rises import counter_of
+
 _NUMBERED: Final = re.compile(r"(\d{1,3}): ?(.{1,40})", re.DOTALL)
 _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec")
 _TRANSFERS: Final = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) GT/s")
 _PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _LANES_MAX: Final = 32  # PCIe knows no wider link; 63 and 255 stand for "unknown" in virtual machines
-_COUNTER_MAX: Final = 2**64 - 1
 
 
 class PortState(IntEnum):
@@ -107,14 +108,6 @@ def rate_of(text: str) -> float | None:
     """Return Gbit/s from a text such as ``400 Gb/sec (4X NDR)``; None where it tells none."""
     match = _RATE.match(text)
     return float(match[1]) or None if match else None
-
-
-def counter_of(text: str) -> int | None:
-    """Return a counter; None for anything but a number that 64 bits hold."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 20):
-        return None
-    value = int(text)
-    return value if value <= _COUNTER_MAX else None
 
 
 def lanes_of(text: str) -> int | None:

@@ -4,10 +4,19 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+_COUNTER_MAX: Final = 2**64 - 1
 _STEPS: Final = 10  # parts of the window that are remembered apart
 
 Steps = dict[str, list[tuple[float, float]]]
 """When each counter rose, in monotonic seconds, and by how much."""
+
+
+def counter_of(text: str) -> int | None:
+    """Return a counter; None for anything but a number that 64 bits hold."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        return None
+    value = int(text)
+    return value if value <= _COUNTER_MAX else None
 
 
 class Rises:

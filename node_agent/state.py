@@ -1,13 +1,13 @@
 """Keeps the agent's memory on the node's disk, so that neither a restart nor a reboot loses evidence."""
 
 import logging
-import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from node_agent.judging import Memory
+from node_agent.kept_file import write_whole
 
 _LOG: Final = logging.getLogger(__name__)
 _FILE: Final = "memory.json"
@@ -15,7 +15,7 @@ _BYTES_MAX: Final = 4 * 1024 * 1024  # 128 findings and 64 GPUs have well under 
 
 
 class Store:
-    """One JSON file in a folder, replaced as a whole so that a crash leaves the old or the new one."""
+    """One JSON file in a folder, replaced as a whole."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
@@ -45,13 +45,7 @@ class Store:
 
     def save(self, memory: Memory) -> None:
         """Write the memory. Raises OSError."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._path.with_suffix(".partial")
-        with partial.open("wb") as file:
-            file.write(msgspec.json.encode(memory))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(self._path)
+        write_whole(self._path, msgspec.json.encode(memory))
 
 
 def worth_saving(before: Memory, after: Memory) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from node_agent.config import Config
-from node_agent.host_judging import HostMemory, HostWatch, urgent
+from node_agent.host_judging import HostWatch, Kept, urgent
 from node_agent.host_readings import (
     DIMM,
     TIMEX_BYTES,
@@ -24,11 +24,11 @@ from node_agent.host_readings import (
     mounts_of,
 )
 from node_agent.kept_file import KeptFile
-from node_agent.nic_readings import counter_of
 from node_agent.probes.aside import Aside
-from node_agent.probes.files import names_in, read_small
+from node_agent.probes.files import names_in, read_or_empty
 from node_agent.probes.registry import probe
 from node_agent.probes.report import Report
+from node_agent.rises import counter_of
 
 _TIMEOUT_SECONDS: Final = 20.0
 _KEPT: Final = "host.json"
@@ -46,7 +46,7 @@ class HostProbe:
         self._proc, self._edac = config.proc_path, f"{config.sys_path}/devices/system/edac/mc"
         self._boot_id_path = config.boot_id_path
         self._watch = HostWatch(config.kubelet_pods_dir)
-        self._file = KeptFile(Path(config.state_dir) / _KEPT, HostMemory)
+        self._file = KeptFile(Path(config.state_dir) / _KEPT, Kept)
         self._started = False
         self._read_clock = read_clock
         self._aside = Aside[Report]()
@@ -57,16 +57,16 @@ class HostProbe:
 
     def _look(self) -> Report:
         look = HostLook(
-            boot_id=_or_empty(self._boot_id_path),
+            boot_id=read_or_empty(self._boot_id_path),
             disks=judged_disks([disk for disk in map(_disk, ("/", *self._written)) if disk], self._written),
-            mounts=mounts_of(_or_empty(f"{self._proc}/1/mounts")),
+            mounts=mounts_of(read_or_empty(f"{self._proc}/1/mounts")),
             clock=self._read_clock(),
             ahead=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
-            memory=memory_of(_or_empty(f"{self._proc}/pressure/memory"), _or_empty(f"{self._proc}/meminfo")),
+            memory=memory_of(read_or_empty(f"{self._proc}/pressure/memory"), read_or_empty(f"{self._proc}/meminfo")),
             dimms=tuple(_dimms(self._edac)),
         )
         if not self._started:
-            self._watch.restore(self._file.read() or HostMemory(), look.boot_id)
+            self._watch.restore(self._file.read() or Kept(), look.boot_id)
             self._started = True
         monotonic = time.monotonic()
         kept, states = self._watch.judge(look, time.time(), monotonic)
@@ -75,13 +75,6 @@ class HostProbe:
 
     async def close(self) -> None:
         """Nothing is held open."""
-
-
-def _or_empty(path: str) -> str:
-    try:
-        return read_small(path)
-    except OSError:  # without pressure stall information the kernel answers EOPNOTSUPP
-        return ""
 
 
 def _disk(path: str) -> Disk | None:
@@ -109,7 +102,7 @@ def _dimms(root: str) -> Iterator[DIMM]:
         modules = [name for name in names_in(f"{root}/{controller}") if name.startswith(("dimm", "rank"))]
         for module in modules:
             folder = f"{root}/{controller}/{module}"
-            label = _or_empty(f"{folder}/dimm_label")
+            label = read_or_empty(f"{folder}/dimm_label")
             yield _module(f"{controller}/{module}", label, f"{folder}/dimm_ce_count", f"{folder}/dimm_ue_count")
         if not modules:
             yield _module(controller, "", f"{root}/{controller}/ce_count", f"{root}/{controller}/ue_count")
@@ -119,8 +112,8 @@ def _module(name: str, label: str, corrected: str, uncorrected: str) -> DIMM:
     return DIMM(
         name=name,
         label=label[:64],
-        corrected=counter_of(_or_empty(corrected)),
-        uncorrected=counter_of(_or_empty(uncorrected)),
+        corrected=counter_of(read_or_empty(corrected)),
+        uncorrected=counter_of(read_or_empty(uncorrected)),
     )
 
 

@@ -21,7 +21,6 @@ from node_agent.nic_readings import (
     Look,
     NICReading,
     PortReading,
-    counter_of,
     default_routes,
     is_pci_address,
     lanes_of,
@@ -31,10 +30,10 @@ from node_agent.nic_readings import (
     transfers_of,
 )
 from node_agent.probes.aside import Aside
-from node_agent.probes.files import names_in, read_small
+from node_agent.probes.files import names_in, read_or_empty, read_small
 from node_agent.probes.registry import NoData, probe
 from node_agent.probes.report import Report
-from node_agent.rises import Steps
+from node_agent.rises import Steps, counter_of
 
 _FIXED_SECONDS: Final = 60.0  # how long what does not change is taken for granted
 _TIMEOUT_SECONDS: Final = 30.0
@@ -122,7 +121,7 @@ class SysfsNICs:
         )
 
     def _default_netdevs(self) -> frozenset[str]:
-        found = default_routes(*(_or_empty(path) for path in self._routes)) - {"lo"}
+        found = default_routes(*(read_or_empty(path) for path in self._routes)) - {"lo"}
         layer = found
         for _ in range(_LAYERS_MAX):
             layer = frozenset(
@@ -150,26 +149,19 @@ def _link(path: str) -> str:
         return ""
 
 
-def _or_empty(path: str) -> str:
-    try:
-        return read_small(path)
-    except OSError:
-        return ""
-
-
 def _described(
     name: str, root: str, device: str, ports: tuple[_PortFiles, ...], netdevs: list[str], *, verbs: bool
 ) -> NICReading:
-    board = _or_empty(f"{root}/board_id") or f"{_or_empty(f'{device}/vendor')}:{_or_empty(f'{device}/device')}"
+    vendor, model = (read_or_empty(f"{device}/{name}") for name in ("vendor", "device"))
     slot = os.path.dirname(device)
-    lanes = [lanes_of(_or_empty(f"{place}/max_link_width")) for place in (device, slot)]
-    transfers = [transfers_of(_or_empty(f"{place}/max_link_speed")) for place in (device, slot)]
+    lanes = [lanes_of(read_or_empty(f"{place}/max_link_width")) for place in (device, slot)]
+    transfers = [transfers_of(read_or_empty(f"{place}/max_link_speed")) for place in (device, slot)]
     return NICReading(
         name=name,
         pci_address=os.path.basename(device),
-        board=board,
-        link_layer=_or_empty(f"{ports[0].folder}/link_layer") if ports else "",
-        numa_node=node_of(_or_empty(f"{device}/numa_node")),
+        board=read_or_empty(f"{root}/board_id") or f"{vendor}:{model}",
+        link_layer=read_or_empty(f"{ports[0].folder}/link_layer") if ports else "",
+        numa_node=node_of(read_or_empty(f"{device}/numa_node")),
         netdevs=tuple(netdevs),
         lanes_possible=min((value for value in lanes if value is not None), default=None),
         transfers_possible=min((value for value in transfers if value is not None), default=None),
@@ -179,7 +171,7 @@ def _described(
 
 def _port_files(root: str, number: int, device: str, netdevs: list[str]) -> _PortFiles:
     folder = f"{root}/ports/{number}"
-    paired = [netdev for netdev in netdevs if _or_empty(f"{device}/net/{netdev}/dev_port") in ("", str(number - 1))]
+    paired = [netdev for netdev in netdevs if read_or_empty(f"{device}/net/{netdev}/dev_port") in ("", str(number - 1))]
     counters = _counter_files(f"{folder}/counters") | _counter_files(f"{folder}/hw_counters")
     return _PortFiles(
         number=number,
@@ -205,8 +197,8 @@ def _nic(fixed: _Fixed, there: frozenset[str]) -> NICReading:
         fixed.reading,
         ports=tuple(port for port in map(_port, fixed.ports) if port is not None),
         counters=_counters(fixed.counters),
-        lanes=lanes_of(_or_empty(f"{fixed.device}/current_link_width")),
-        transfers=transfers_of(_or_empty(f"{fixed.device}/current_link_speed")),
+        lanes=lanes_of(read_or_empty(f"{fixed.device}/current_link_width")),
+        transfers=transfers_of(read_or_empty(f"{fixed.device}/current_link_speed")),
         nodes_missing=missing,
     )
 
@@ -229,13 +221,13 @@ def _port(files: _PortFiles) -> PortReading | None:
 
 
 def _losses(carrier: tuple[str, int] | None) -> int | None:
-    value = counter_of(_or_empty(carrier[0])) if carrier else None
+    value = counter_of(read_or_empty(carrier[0])) if carrier else None
     return value // carrier[1] if carrier and value is not None else None
 
 
 def _counters(files: Mapping[str, str]) -> dict[str, int]:
     """Leave out what is no number: older firmware answers "N/A"."""
-    values = {name: counter_of(_or_empty(path)) for name, path in files.items()}
+    values = {name: counter_of(read_or_empty(path)) for name, path in files.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -261,7 +253,7 @@ class NICProbe:
         return await self._aside.run(self._look)
 
     def _look(self) -> Report:
-        monotonic, boot_id = time.monotonic(), _or_empty(self._boot_id_path)
+        monotonic, boot_id = time.monotonic(), read_or_empty(self._boot_id_path)
         if not self._started:
             self._take_up(boot_id)
         look = msgspec.structs.replace(self._sysfs.read(monotonic), boot_id=boot_id)

@@ -37,7 +37,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     sightings: tuple[Sighting, ...] = ()
     """Things that happened once each, GPUs named by PCI address (``pci:00000000:19:00``) where that is all we know."""
     addresses: dict[str, str] = {}
-    """Subject id of a PCI address to UUID, where the kernel log itself told."""
+    """Subject id of a PCI address to the UUID of its GPU or the name of its NIC, as far as the probe knows."""
     position: KernelPosition | None = None
     snapshot: Snapshot | None = None
     """All GPUs as NVML shows them now."""

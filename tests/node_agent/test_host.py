@@ -7,21 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.config import Config
-from node_agent.host_judging import HostMemory, HostWatch
+from node_agent.host_judging import HostWatch, Kept
 from node_agent.host_readings import (
     DIMM,
     Clock,
     Disk,
     HostLook,
-    Memory,
+    MainMemory,
     Mount,
     clock_of,
     judged_disks,
     memory_of,
     mounts_of,
 )
-from node_agent.judging import Memory as AgentMemory
-from node_agent.judging import Rules, absorb, conclude
+from node_agent.judging import Memory, Rules, absorb, conclude
 from node_agent.probes.host import HostProbe, _kernel_clock
 from node_agent.probes.report import Report
 from outrider.api.gpunode import SubjectKind, Verdict
@@ -34,7 +33,7 @@ GIB = 1024**3
 PODS = "/var/lib/kubelet/pods"
 ROOM = Disk(path="/", blocks=1000, blocks_free=500, inodes=1000, inodes_free=500)
 IN_STEP = Clock(synchronised=True, offset=1e-5, error_max=0.01)
-WELL = HostLook(boot_id="boot-1", disks=(ROOM,), clock=IN_STEP, memory=Memory(stalled=0.0, available=64 * GIB))
+WELL = HostLook(boot_id="boot-1", disks=(ROOM,), clock=IN_STEP, memory=MainMemory(stalled=0.0, available=64 * GIB))
 
 
 def look(**values) -> HostLook:
@@ -45,12 +44,12 @@ class Host:
     """Judges looks as the agent does; 30 s lie between two."""
 
     def __init__(self) -> None:
-        self.memory, self.kept, self.seconds = AgentMemory(), HostMemory(), 0.0
+        self.memory, self.kept, self.seconds = Memory(), Kept(), 0.0
         self.watch = HostWatch(PODS)
 
     def restart(self, boot: str = "boot-1") -> None:
         self.watch = HostWatch(PODS)
-        self.watch.restore(msgspec.json.decode(msgspec.json.encode(self.kept), type=HostMemory), boot)
+        self.watch.restore(msgspec.json.decode(msgspec.json.encode(self.kept), type=Kept), boot)
 
     def see(self, *looks: HostLook, every: float = 30.0) -> "Host":
         for one in looks:
@@ -77,8 +76,8 @@ FAULTS = {
     "host/clock-unsynchronised": look(clock=Clock(synchronised=False, offset=0, error_max=16)),
     "host/clock-offset": look(clock=Clock(synchronised=True, offset=-0.3, error_max=0.5)),
     "host/clock-jump": look(ahead=3600.0),
-    "host/memory-pressure": look(memory=Memory(stalled=0.25, available=GIB)),
-    "host/memory-low": look(memory=Memory(stalled=0.0, available=50 * 1024**2)),
+    "host/memory-pressure": look(memory=MainMemory(stalled=0.25, available=GIB)),
+    "host/memory-low": look(memory=MainMemory(stalled=0.0, available=50 * 1024**2)),
     "host/memory-corrected": look(dimms=(msgspec.structs.replace(DIMM_OK, corrected=16),)),
     "host/memory-uncorrected": look(dimms=(msgspec.structs.replace(DIMM_OK, uncorrected=3),)),
 }
@@ -201,10 +200,10 @@ PRESSURE = "some avg10=0.00 avg60=9.10 avg300=0.00 total=0\nfull avg10=1.00 avg6
 
 
 def test_pressure_and_meminfo_are_read():
-    assert memory_of(PRESSURE, "MemTotal:       98767360 kB\nMemAvailable:    1024 kB\n") == Memory(
+    assert memory_of(PRESSURE, "MemTotal:       98767360 kB\nMemAvailable:    1024 kB\n") == MainMemory(
         stalled=0.125, available=1024**2
     )
-    assert memory_of("", "") == Memory()
+    assert memory_of("", "") == MainMemory()
 
 
 def timex(offset: int = 0, error_max: int = 0, status: int = 0) -> bytes:
@@ -262,7 +261,7 @@ LOOKS = st.builds(
     mounts=st.lists(st.builds(Mount, st.just("/dev/a"), st.just("/"), st.booleans()), max_size=3).map(tuple),
     clock=st.none() | st.builds(Clock, synchronised=st.booleans(), offset=st.floats(-9, 9), error_max=st.floats(0, 99)),
     ahead=st.floats(-1e10, 1e10),
-    memory=st.builds(Memory, stalled=st.none() | st.floats(0, 1), available=COUNTS),
+    memory=st.builds(MainMemory, stalled=st.none() | st.floats(0, 1), available=COUNTS),
     dimms=st.lists(st.builds(DIMM, name=st.just("mc0"), corrected=COUNTS, uncorrected=COUNTS), max_size=2).map(tuple),
 )
 

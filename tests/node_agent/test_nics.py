@@ -14,7 +14,6 @@ from node_agent.nic_readings import (
     Look,
     NICReading,
     PortReading,
-    counter_of,
     default_routes,
     lanes_of,
     name_of,
@@ -25,6 +24,7 @@ from node_agent.nic_readings import (
 from node_agent.probes.nics import Kept, NICProbe, SysfsNICs
 from node_agent.probes.registry import NoData
 from node_agent.probes.report import Report
+from node_agent.rises import counter_of
 from outrider.api.gpunode import Health, Verdict
 from outrider.health.catalogue import load
 from tests.node_agent.sysfs_tree import CX7, Host, hgx, write
