@@ -1,6 +1,7 @@
 """The command `outrider`, also `kubectl outrider`. Needs a kubeconfig and nothing running in the cluster."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Coroutine
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from outrider.api.names import RELEASE_NAMESPACE
 from outrider.cli import checks, evidence, inject, live_scan, saved_log, tables
@@ -18,6 +19,7 @@ from outrider.cli.explain import CodeError, Explained, code_of, explain_code, ex
 from outrider.cli.picture import Picture, fetch_picture
 from outrider.cli.resources import NAMESPACES
 from outrider.cli.status import Status, status_of
+from outrider.cli.terminal import terminal
 from outrider.cli.why import Explanation, explain
 from outrider.health.catalogue import load as load_catalogue
 from outrider.health.overrides import OverrideError, apply_overrides
@@ -27,7 +29,6 @@ from outrider.kube.transport import connect
 
 T = TypeVar("T")
 _MANAGER: Final = "outrider-cli"
-_PIPE_COLUMNS: Final = 300
 _WAYS_OUT: Final[tuple[tuple[type[KubeError], str], ...]] = (
     (NoCredentials, ""),
     (Unreachable, "is the cluster up, and is this its kubeconfig? Try: kubectl cluster-info"),
@@ -117,7 +118,7 @@ def scan(
     not: there a line counts where it begins as a driver's line does. Times without a zone are taken as local ones.
     """
     if kernel_log:
-        raise typer.Exit(saved_log.run(kernel_log, node, as_json=output is Output.JSON, console=_console()))
+        raise typer.Exit(saved_log.run(kernel_log, node, as_json=output is Output.JSON, console=terminal()))
     _scan_machine(config, output)
 
 
@@ -194,18 +195,22 @@ def _show(answer: object, table: RenderableType, output: Output) -> None:
     if output is Output.JSON:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
     else:
-        _console().print(table, soft_wrap=not isinstance(answer, Status | Explanation | Explained))
-
-
-def _console() -> Console:
-    """Return the terminal, or for a pipe or file one so wide that no line is folded."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_PIPE_COLUMNS)
+        terminal().print(table, soft_wrap=not isinstance(answer, Status | Explanation | Explained))
 
 
 def main() -> None:
-    """Run the command."""
-    app()
+    """Run the command. An answer that could not be printed is no answer: exit code 2."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - closed by whoever started the command
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush at the end
+        if not isinstance(error, BrokenPipeError):  # whoever reads it has seen enough, as head has
+            sys.stderr.write(f"outrider: the answer could not be printed: {error.strerror or error}\n")
+        sys.exit(2)
 
 
 if __name__ == "__main__":

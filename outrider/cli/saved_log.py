@@ -37,10 +37,19 @@ _OTHER_HOSTS: Final = "(other hosts)"
 _DISTINCT_MAX: Final = 1_000_000  # different lines remembered in all: some 60 MB
 _SETTLED_SECONDS: Final = 60.0  # a saved log has ended: nothing is left to wait for
 _SOURCE: Final = "kernel-log"
+# How files begin that hold a log and are no text: gzip, bzip2, xz, zstd, lz4, zip, the journal's own, UTF-16.
+_NO_TEXT: Final = (
+    *(b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"PK\x03\x04"),
+    *(b"LPKSHHRH", b"\xff\xfe", b"\xfe\xff"),
+)
+
+
+class NoTextError(OSError):
+    """The log is there, and can't be read as text: what it holds must not pass for nothing."""
 
 
 class ScanFinding(msgspec.Struct, frozen=True, rename="camel"):
-    """One finding of a saved log. Times are RFC 3339, or null where the log counts seconds since the boot only."""
+    """One finding of a saved log. Times are RFC 3339, or null where the log has none of the calendar."""
 
     node: str
     code: str
@@ -91,7 +100,7 @@ class _Host:
     def __init__(self, name: str, lines: _Lines) -> None:
         self._bursts = Bursts(_SOURCE)
         self.uuids: dict[str, str] = {}
-        self.dated = False
+        self.dated = self.timed = False
         self._name, self._lines = name, lines
         self._reader = KernelReader()
         self._seconds = self._clock = 0.0
@@ -101,7 +110,7 @@ class _Host:
         if line.seconds is not None:
             self._seconds, self.dated = line.seconds, True
         elif line.uptime_seconds is not None and not self.dated:
-            self._seconds = line.uptime_seconds
+            self._seconds, self.timed = line.uptime_seconds, True
         self._clock = line.uptime_seconds if line.uptime_seconds is not None else self._seconds
         if self._reader.overdue(self._clock):
             self.end()
@@ -144,7 +153,7 @@ class Scan:
         self._lines = _Lines()
 
     def read(self, stream: BinaryIO) -> None:
-        """Take in a log, line by line. Raises OSError."""
+        """Take in a log, line by line. Raises OSError, and NoTextError for what is no text."""
         saved, head = SavedLog(self._now), b""
         head_read = True
         for raw in _lines(stream):
@@ -186,7 +195,7 @@ class Scan:
         device, _, link = known.subject_id.partition("/")
         times = (known.first_seen, known.last_seen)
         first, last = (_written(seconds) for seconds in times) if host.dated else (None, None)
-        first_uptime, last_uptime = (None, None) if host.dated else times
+        first_uptime, last_uptime = times if host.timed and not host.dated else (None, None)
         return ScanFinding(
             node=name,
             code=known.code,
@@ -251,17 +260,25 @@ def table(findings: list[ScanFinding]) -> RenderableType:
 
 
 def _last(finding: ScanFinding) -> str:
-    return finding.last_seen or f"{finding.last_uptime_seconds:.3f} s after boot"
+    uptime = finding.last_uptime_seconds
+    return finding.last_seen or ("-" if uptime is None else f"{uptime:.3f} s after boot")
 
 
 def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb")
+    if str(path) != "-":
+        return path.open("rb")
+    if sys.stdin is None:
+        raise OSError("standard input is closed")
+    return nullcontext(sys.stdin.buffer)
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
     """Yield lines; of one that is longer than any real line, the beginning."""
-    partial = b""
+    partial, begins = b"", True
     while chunk := stream.read(_CHUNK_BYTES):
+        if begins and chunk.startswith(_NO_TEXT):
+            raise NoTextError("is no text, perhaps compressed: unpack it first, such as with zcat or journalctl --file")
+        begins = False
         *lines, partial = (partial + chunk).split(b"\n")
         yield from lines
         partial = partial[:LINE_BYTES] if len(partial) > LINE_BYTES else partial

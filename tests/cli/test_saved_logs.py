@@ -1,7 +1,12 @@
 """`outrider scan --kernel-log`: every form of a saved log, several hosts in one, answers for people and programs."""
 
+import bz2
+import gzip
 import io
 import json
+import lzma
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -48,6 +53,7 @@ def local(*parts: int) -> str:
         ("[Mon Dec  1 10:00:00 2025] ", "", local(2025, 12, 1, 10)),
         ("[Dec 1 10:00] ", "", local(2025, 12, 1, 10)),
         ("2025-12-01T10:00:00,123456+00:00 ", "", "2025-12-01T10:00:00.123Z"),
+        ("Feb 29 10:00:00 node-a kernel: ", "node-a", local(2024, 2, 29, 10)),
     ],
 )
 def test_a_line_with_a_date_is_read_with_its_host_and_time(head, node, seen):
@@ -248,3 +254,56 @@ def test_a_file_that_can_not_be_read_is_an_error_with_its_name(tmp_path):
     assert code == saved_log.EXIT_ERROR
     assert "absent" in output
     assert run("--kernel-log", str(tmp_path))[0] == saved_log.EXIT_ERROR
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "[Mo Dez  1 10:00:00 2025] ",
+        "[Di Mär  3 10:00:00 2025] ",
+        "mars 03 10:00:00 node-a kernel: ",
+        "12月 01 10:00:00 node-a kernel: ",
+    ],
+)
+def test_a_log_in_another_language_is_read_without_its_times(head):
+    (found,) = scanned(f"{head}{XID}\n")
+    assert (found.code, found.last_seen, found.last_uptime_seconds) == ("xid/79", None, None)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(XID.encode()), bz2.compress(XID.encode()), lzma.compress(XID.encode()), XID.encode("utf-16")],
+)
+def test_a_log_that_is_no_text_does_not_pass_for_a_clean_one(tmp_path, content):
+    path = tmp_path / "kern.log"
+    path.write_bytes(content)
+    code, output = run("--kernel-log", str(path))
+    assert code == 2
+    assert "is no text, perhaps compressed" in output
+
+
+def test_what_a_log_holds_never_steers_the_terminal():
+    line = f"Dec 01 10:00:00 node-a kernel: {XID} \x1b]0;title\x07\x1b[2J\x9b31m\n"
+    _, output = run("--kernel-log", "-", stdin=line)
+    assert "xid/79" in output
+    assert not set(output) & {"\x1b", "\x07", "\x9b"}
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_an_answer_that_can_not_be_printed_is_no_answer(form):
+    arguments = ["-c", "from outrider.cli.main import main; main()", "scan", "--kernel-log", "-", "-o", form]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, *arguments], check=False, input=XID.encode(), stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 2
+    assert done.stderr == b"outrider: the answer could not be printed: No space left on device\n"
+
+
+def test_a_closed_input_is_an_error_and_no_crash():
+    program = "import os; os.close(0); import sys; sys.stdin = None; from outrider.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "scan", "--kernel-log", "-"], check=False, capture_output=True
+    )
+    assert done.returncode == 2
+    assert b"standard input is closed" in done.stderr

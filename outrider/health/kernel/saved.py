@@ -18,6 +18,7 @@ goes on where the line before it was: what a program wrote over several lines ca
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ LINE_BYTES: Final = 64 * 1024  # more of one line is not looked at
 _KERNEL: Final = "kernel"
 _USER_PRIORITY: Final = 8  # facility 1 and above
 _DAY_SECONDS: Final = 86_400.0
+_LEAP_YEARS: Final = 9  # 29 February comes back after eight at the latest
 _LATEST: Final = 253_402_300_800  # the year 10000
 
 # A program's name begins with a letter, or "nvidia 0000:3b:00.0: ..." would be the line of a program called 0000.
@@ -41,7 +43,8 @@ _MONOTONIC_WRITER: Final = (
 _TEXT: Final = r" ?(?P<text>.*)"
 _PRIORITY: Final = r"(?:<(?P<priority>\d{1,4})>)?"
 _UPTIME: Final = r"\[\s{0,9}(?P<uptime>\d{1,12}\.\d{1,9})\](?:\[\s{0,9}[TC]\d{1,9}\])?"
-_MONTH: Final = r"[A-Z][a-z]{2}\s{1,2}\d{1,2}"
+_NAME: Final = r"[^\W_]{1,12}\.?"  # of a day or month, in the language of whoever wrote the log
+_MONTH: Final = rf"{_NAME}\s{{1,2}}\d{{1,2}}"
 _ISO: Final = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}"
 _ZONE: Final = r"(?:Z|[+-]\d{2}:?\d{2})?"
 _FORMS: Final = tuple(
@@ -50,19 +53,19 @@ _FORMS: Final = tuple(
         rf"{_PRIORITY}{_UPTIME} {_MONOTONIC_WRITER}{_TEXT}",
         rf"{_PRIORITY}{_UPTIME}{_TEXT}",
         rf"(?P<facility>[a-z0-9]{{1,9}})\s{{0,6}}:[a-z]{{1,6}}\s{{0,6}}: {_UPTIME}{_TEXT}",
-        rf"\[(?P<ctime>[A-Z][a-z]{{2}} {_MONTH} \d{{2}}:\d{{2}}:\d{{2}} \d{{4}})\]{_TEXT}",
+        rf"\[(?P<ctime>{_NAME} {_MONTH} \d{{2}}:\d{{2}}:\d{{2}} \d{{4}})\]{_TEXT}",
         rf"\[(?P<minute>{_MONTH} \d{{2}}:\d{{2}})\]{_TEXT}",
         rf"{_PRIORITY}(?P<month>{_MONTH} \d{{2}}:\d{{2}}:\d{{2}}(?:\.\d{{1,9}})?) {_WRITER}{_TEXT}",
         rf"(?P<month>{_MONTH} \d{{2}}:\d{{2}}:\d{{2}}(?:\.\d{{1,9}})?){_TEXT}",
         rf"(?P<iso>{_ISO}(?:\.\d{{1,9}})?{_ZONE}) {_WRITER}{_TEXT}",
         rf"(?P<iso>{_ISO}(?:[.,]\d{{1,9}})?{_ZONE}){_TEXT}",
-        rf"[A-Z][a-z]{{2}} (?P<full>{_ISO}(?:\.\d{{1,9}})?) (?P<zone>[\w+-]{{1,8}}) {_WRITER}{_TEXT}",
+        rf"{_NAME} (?P<full>{_ISO}(?:\.\d{{1,9}})?) (?P<zone>[\w+-]{{1,8}}) {_WRITER}{_TEXT}",
         rf"kernel: (?:{_UPTIME} )?(?P<text>.*)",
         rf"(?P<unix>\d{{9,11}}\.\d{{1,9}}) {_WRITER}{_TEXT}",
     )
 )
 _GATHERED: Final = re.compile(
-    r"(?P<host>[\w.-]{1,253}):\s{1,4}(?P<line>(?:<\d|\[\s{0,9}\d|\[[A-Z][a-z]{2} |\d{4}-\d|\d,).*)", re.DOTALL
+    r"(?P<host>[\w.-]{1,253}):\s{1,4}(?P<line>(?:<\d|\[\s{0,9}\d|\[[^\W\d_]{1,12}\.? |\d{4}-\d|\d,).*)", re.DOTALL
 )
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[mK]")  # dmesg and journalctl may colour what they print
 _SECOND_TIME: Final = re.compile(rf"{_UPTIME} ")
@@ -152,11 +155,12 @@ def _ctime(written: str, _now: float) -> float:
 def _without_year(written: str, form: str, now: float) -> float:
     """A log has no future: what would be later than a day from now is of the year before."""
     year = datetime.fromtimestamp(now, UTC).year
-    for candidate in (year, year - 1):
-        seconds = datetime.strptime(f"{candidate} {written}", f"%Y {form}").astimezone().timestamp()
-        if seconds <= now + _DAY_SECONDS:
-            return seconds
-    return seconds
+    for candidate in range(year, year - _LEAP_YEARS, -1):  # 29 February is in few of them
+        with suppress(ValueError):
+            seconds = datetime.strptime(f"{candidate} {written}", f"%Y {form}").astimezone().timestamp()
+            if seconds <= now + _DAY_SECONDS:
+                return seconds
+    raise ValueError(written)
 
 
 def _month(written: str, now: float) -> float:
