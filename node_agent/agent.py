@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from node_agent.judging import Announced, Memory, Rules, absorb, conclude, noted, resumed
+from node_agent.judging import Rules, absorb, conclude, noted, resumed
+from node_agent.memory import Announced, Memory
 from node_agent.metrics import FINDINGS, GPU_SCORE, NIC_SCORE, NODE_SCORE, NODE_VERDICT
 from node_agent.probes.report import Report
 from node_agent.publisher import Known

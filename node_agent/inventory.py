@@ -53,9 +53,10 @@ class Matched(msgspec.Struct, frozen=True, kw_only=True):
 
 def match(snapshot: Snapshot, known: Sequence[GPURecord], expected_gpus: int) -> Matched:
     """Return the snapshot's GPUs by UUID, and the inventory as it is after it."""
-    before = {record.uuid: record for record in known}
     if not snapshot.read:
-        return Matched(records=before)
+        return Matched(records={record.uuid: record for record in known})
+    given_away = {device.address for device in snapshot.pci or () if device.driver not in _DRIVERS}
+    before = {record.uuid: record for record in known if record.pci_address not in given_away}
     named = {gpu.uuid: gpu for gpu in snapshot.gpus if gpu.uuid}
     absent = [record for uuid, record in before.items() if uuid not in named]
     unnamed = {gpu.index: gpu for gpu in snapshot.gpus if not gpu.uuid}

@@ -1,4 +1,4 @@
-"""The agent's memory and how a report changes it. Pure: (memory, report, now) in, memory out."""
+"""How a report changes what the agent knows, and what that means. Pure: (memory, report, now) in, memory out."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -7,11 +7,12 @@ import msgspec
 
 from node_agent import nvml_events
 from node_agent.inventory import GPURecord, Matched, match
+from node_agent.memory import Holder, Memory
 from node_agent.nvml_events import heard
 from node_agent.probes.nvml_wire import Snapshot
 from node_agent.probes.report import KernelPosition, Report, address_id
 from node_agent.readings import RELEASED, SOURCE, judge_snapshot
-from outrider.api.gpunode import Diagnostic, SubjectKind, Verdict
+from outrider.api.gpunode import SubjectKind
 from outrider.health import offenders, recurrence
 from outrider.health.catalogue import XID_PREFIX, Catalogue, Clears
 from outrider.health.clearing import (
@@ -22,11 +23,9 @@ from outrider.health.clearing import (
     after_switch_off,
     after_time,
 )
-from outrider.health.findings import NIC_OWNER, Evidence, Key, Time, bounded, merge, renamed, seen
+from outrider.health.findings import NIC_OWNER, Evidence, Key, bounded, merge, renamed, seen
 from outrider.health.judge import Judgement, judge
 from outrider.health.kernel.records import DRILL
-from outrider.health.offenders import Offender
-from outrider.health.recurrence import Accusation
 
 _GPU_WATCHERS: Final = ("nvml", "kernel-log")  # probes without which nobody sees the GPUs' faults
 _NIC_WATCHER: Final = "nics"
@@ -35,50 +34,6 @@ _MONITOR: Final = "monitor:"  # source of what is said about a probe itself; its
 _NICS_MAX: Final = 64
 _LOG_IS_BLIND: Final[Key] = ("monitor/blind", SubjectKind.NODE, "kernel-log")
 _ADDRESSES_MAX: Final = 256  # PCI addresses remembered; no node has more GPUs and ports of network adapters
-
-
-class Announced(msgspec.Struct, frozen=True):
-    """The last change that users were told of, so that a restart does not tell it again."""
-
-    verdict: Verdict = Verdict.NONE
-    reason: str = ""
-    gpus: dict[str, str] = {}
-    """UUID of each GPU that users know to have a hard verdict, to its reason."""
-
-
-class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """The pod that the kubelet has given a GPU to."""
-
-    pod: str
-    """UID."""
-    since: Time
-    """When it was first seen to have it: what happened before may be another's."""
-
-
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the agent knows; saved over restarts and reboots."""
-
-    boot_id: str = ""
-    sequence: int = -1
-    """Last kernel log record of this boot that has been taken in."""
-    findings: list[Evidence] = []
-    inventory: list[GPURecord] = []
-    addresses: dict[str, str] = {}
-    """Subject id of a PCI address to UUID."""
-    nics: list[str] = []
-    """Names of the node's network adapters, sorted."""
-    driver_version: str = ""
-    holders: dict[str, Holder] = {}
-    """Who has which GPU, by its UUID."""
-    accusations: list[Accusation] = []
-    """Faults of programs that may be the hardware's."""
-    offenders: list[Offender] = []
-    """Boards that failed hard within the last days."""
-    low: list[str] = []
-    """Owners whose score was low when judged last: they need a better one to be well again."""
-    announced: Announced = Announced()
-    diagnostic: Diagnostic | None = None
-    """The last active diagnostic, so that a restart does not run it again."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ import msgspec
 
 from node_agent.devices import Isolation, isolation
 from node_agent.isolating import DeviceTaints
-from node_agent.judging import Announced, Memory
+from node_agent.memory import Announced, Memory
 from node_agent.metrics import PUBLISHED
 from node_agent.publishing import (
     condition_patch,

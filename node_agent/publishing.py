@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from node_agent.devices import QUARANTINED
-from node_agent.judging import Memory
+from node_agent.memory import Memory
 from outrider.api.core import Node, StatusCondition
 from outrider.api.gpunode import (
     FABRIC_MAX,

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from node_agent.judging import Memory
 from node_agent.kept_file import write_whole
+from node_agent.memory import Memory
 
 _LOG: Final = logging.getLogger(__name__)
 _FILE: Final = "memory.json"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from node_agent.judging import Announced, Memory
+from node_agent.memory import Announced, Memory
 from node_agent.ranks import trace_of
 from outrider.api.core import Pod
 from outrider.api.gpunode import GPU

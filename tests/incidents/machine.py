@@ -8,7 +8,8 @@ import msgspec
 
 from node_agent.config import Config
 from node_agent.devices import isolation
-from node_agent.judging import Memory, Rules, absorb, conclude, noted
+from node_agent.judging import Rules, absorb, conclude, noted
+from node_agent.memory import Memory
 from node_agent.nic_inventory import Inventory
 from node_agent.nic_judging import NICWatch
 from node_agent.probes.gpus import NVMLProbe

@@ -1,7 +1,8 @@
 """What stands around a probe in its tests: values that a test may change between readings."""
 
 from node_agent.inventory import GPURecord
-from node_agent.judging import Memory, Rules, absorb, conclude
+from node_agent.judging import Rules, absorb, conclude
+from node_agent.memory import Memory
 from node_agent.probes.registry import Surroundings
 from node_agent.probes.report import Report
 from outrider.health.catalogue import load

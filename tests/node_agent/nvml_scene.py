@@ -1,7 +1,8 @@
 """A node with simulated GPUs, the NVML probe on it, and the agent's memory and judgement of what it sees."""
 
 from node_agent.config import Config
-from node_agent.judging import Memory, Rules, absorb, conclude
+from node_agent.judging import Rules, absorb, conclude
+from node_agent.memory import Memory
 from node_agent.probes.gpus import NVMLProbe
 from outrider.health.catalogue import load
 from testbed.nvml.state import NvmlState

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from node_agent.judging import Memory
+from node_agent.memory import Memory
 from testbed import kernel_log, nvml
 from testbed.xid_lines import xid_line
 

@@ -23,7 +23,8 @@ from node_agent.cloud_notices import (
     time_of,
 )
 from node_agent.config import Config
-from node_agent.judging import Memory, Rules, absorb, conclude
+from node_agent.judging import Rules, absorb, conclude
+from node_agent.memory import Memory
 from node_agent.probes.cloud import CloudProbe, _build
 from node_agent.probes.report import Report
 from outrider.api.gpunode import Health, Verdict

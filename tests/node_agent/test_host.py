@@ -20,7 +20,8 @@ from node_agent.host_readings import (
     memory_of,
     mounts_of,
 )
-from node_agent.judging import Memory, Rules, absorb, conclude
+from node_agent.judging import Rules, absorb, conclude
+from node_agent.memory import Memory
 from node_agent.probes.host import HostProbe, _kernel_clock
 from node_agent.probes.report import Report
 from outrider.api.gpunode import SubjectKind, Verdict

@@ -1,7 +1,8 @@
 import msgspec
 import pytest
 
-from node_agent.judging import Announced, Memory, Rules, absorb, conclude
+from node_agent.judging import Rules, absorb, conclude
+from node_agent.memory import Announced, Memory
 from node_agent.probes.nvml_wire import Failed, GPUReading, Snapshot
 from node_agent.probes.report import KernelPosition, Report, Sighting
 from node_agent.state import Store, worth_saving

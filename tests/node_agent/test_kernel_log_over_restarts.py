@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node_agent.config import Config
-from node_agent.judging import Memory, Rules, absorb
+from node_agent.judging import Rules, absorb
+from node_agent.memory import Memory
 from node_agent.probes.kernel_log import KernelLogProbe
 from node_agent.probes.registry import Surroundings
 from node_agent.probes.report import KernelPosition, Report

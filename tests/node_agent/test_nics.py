@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.config import Config
-from node_agent.judging import Memory, Rules, absorb, conclude
+from node_agent.judging import Rules, absorb, conclude
+from node_agent.memory import Memory
 from node_agent.nic_inventory import Inventory
 from node_agent.nic_judging import COUNTER_RULES, NICWatch
 from node_agent.nic_readings import (

@@ -4,7 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.judging import Memory, Rules, absorb
+from node_agent.judging import Rules, absorb
+from node_agent.memory import Memory
 from node_agent.nvml_events import evidence_of, gathered
 from node_agent.probes.nvml_wire import Event, GPUReading, Snapshot
 from node_agent.probes.report import KernelPosition, Report, Sighting

@@ -98,6 +98,17 @@ def test_a_gpu_that_was_given_to_another_driver_is_not_missed(bus):
     assert findings(Snapshot(gpus=[reading(0), reading(2)], pci=PCIBus(str(bus)).gpus())) == {}
 
 
+def test_a_gpu_that_is_given_to_another_driver_while_the_node_runs_is_not_missing(bus):
+    known = [GPURecord(index=index, uuid=f"GPU-{index}", pci_address=ADDRESSES[index]) for index in range(3)]
+    (bus / "0000:3b:00.0" / "driver").unlink()
+    (bus.parent / "vfio-pci").mkdir()
+    (bus / "0000:3b:00.0" / "driver").symlink_to(bus.parent / "vfio-pci")
+    given = Snapshot(gpus=[reading(0), reading(2)], pci=PCIBus(str(bus)).gpus())
+    assert findings(given, known) == {}
+    also_lost = Snapshot(gpus=[reading(0)], pci=PCIBus(str(bus)).gpus())
+    assert findings(also_lost, known) == {"gpu/missing": "GPU-2"}
+
+
 def test_a_gpu_that_can_not_be_read_at_the_first_start_is_named_by_its_place(bus):
     broken = GPUReading(index=1, errors={"nvmlDeviceGetHandleByIndex": 999})
     snapshot = Snapshot(gpus=[reading(0), broken, reading(2)], pci=PCIBus(str(bus)).gpus())

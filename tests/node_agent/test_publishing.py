@@ -3,7 +3,8 @@
 import pytest
 
 from node_agent.devices import isolation
-from node_agent.judging import Memory, Rules, conclude
+from node_agent.judging import Rules, conclude
+from node_agent.memory import Memory
 from node_agent.publishing import (
     condition_patch,
     status_of,

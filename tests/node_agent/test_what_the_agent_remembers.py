@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from node_agent.agent import Agent, jobs_of, overdue
-from node_agent.judging import Memory, Rules, absorb, conclude, noted, resumed
+from node_agent.judging import Rules, absorb, conclude, noted, resumed
+from node_agent.memory import Memory
 from node_agent.probes.nvml_wire import GPUReading, Snapshot
 from node_agent.probes.report import KernelPosition, Report, Sighting, States
 from node_agent.publishing import status_body, status_of
