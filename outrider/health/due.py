@@ -23,8 +23,8 @@ def due_seconds(findings: Iterable[Evidence], now: float, catalogue: Catalogue) 
 
 def _moments(evidence: Evidence, now: float, catalogue: Catalogue) -> Iterator[float]:
     row = catalogue.of(evidence.code)
-    settles = evidence.first_seen + row.settle_seconds - now
-    if 0 < settles < LONGEST_SECONDS:
-        yield settles
+    for seen in (evidence.first_seen, evidence.last_seen):
+        if 0 < (settles := seen + row.settle_seconds - now) < LONGEST_SECONDS:
+            yield settles
     if row.half_life_seconds is not None:
         yield min(LONGEST_SECONDS, row.half_life_seconds * _HALF_LIFE_SHARE)

@@ -13,7 +13,7 @@ import msgspec
 from outrider.api.gpunode import Health, Verdict
 from outrider.health.catalogue import RECOVERY_PREFIX, XID_PREFIX, XID_RECOVERY_PREFIX, Catalogue
 from outrider.health.findings import NIC_OWNER, Evidence, Key
-from outrider.health.incidents import JOIN_SECONDS, Incident, incidents, leading, near
+from outrider.health.incidents import JOIN_SECONDS, Incident, incidents, leading
 from outrider.health.score import Shares, network, points, remaining, shares, together
 
 DEGRADED_BELOW: Final = 80  # a score that asks for attention although no verdict does
@@ -145,12 +145,14 @@ def _verdicts(group: Sequence[Evidence], now: float, catalogue: Catalogue) -> di
             return row.verdict if evidence is advice.latest else Verdict.NONE
         if evidence.code.startswith(XID_PREFIX) and advice.decides(evidence):
             return Verdict.WATCH
-        if evidence.code in detailed and any(_details(other, evidence) for other in group):
+        others = [other for code in row.decided_by for other in by_code.get(code, ())]
+        if evidence.code in detailed:
+            others += [other for other in group if _details(other, evidence)]
+        began, ended = (_beside(others, moment) for moment in (evidence.first_seen, evidence.last_seen))
+        if began and ended:
             return Verdict.WATCH
-        deciders = (other for code in row.decided_by for other in by_code.get(code, ()))
-        if any(near(other, evidence, COMPANION_SECONDS) for other in deciders):
-            return Verdict.WATCH
-        return Verdict.NO_NEW_WORK if now - evidence.first_seen < row.settle_seconds else row.verdict
+        alone_since = evidence.last_seen if began else evidence.first_seen
+        return Verdict.NO_NEW_WORK if now - alone_since < row.settle_seconds else row.verdict
 
     return {evidence.key: verdict(evidence) for evidence in group}
 
@@ -181,8 +183,22 @@ def _is_detail(code: str) -> bool:
 
 def _details(other: Evidence, evidence: Evidence) -> bool:
     """True where the other tells the same event in more detail, so that it is believed before the bare code."""
-    same = other.code.startswith(f"{evidence.code}.") and other.subject_id == evidence.subject_id
-    return same and near(other, evidence, COMPANION_SECONDS)
+    return other.code.startswith(f"{evidence.code}.") and other.subject_id == evidence.subject_id
+
+
+def _beside(others: Iterable[Evidence], moment: float) -> bool:
+    """True where one of the others was seen around the moment: what decided about one day does not about another.
+
+    Between its first and its last sighting that is known only of what came again and again without a pause.
+    """
+    return any(_around(one, moment) for one in others)
+
+
+def _around(one: Evidence, moment: float) -> bool:
+    spans = [(one.first_seen, one.last_seen)]
+    if one.last_seen - one.first_seen > COMPANION_SECONDS * one.count:
+        spans = [(one.first_seen, one.first_seen), (one.last_seen, one.last_seen)]
+    return any(first - COMPANION_SECONDS <= moment <= last + COMPANION_SECONDS for first, last in spans)
 
 
 def _opinion(

@@ -159,6 +159,33 @@ def test_a_companion_of_another_gpu_or_another_day_does_not_decide():
     assert judged(on_gpu("xid/48"), on_gpu("xid/94", ago=86400)).node.verdict is Verdict.RESET
 
 
+@pytest.mark.parametrize(
+    ("code", "companion"), [("xid/48", "xid/94"), ("xid/109", "xid/13"), ("xid/74", "xid/74.minor")]
+)
+@pytest.mark.parametrize("alone_days_ago", [[1], [3], [2, 1], [4, 3]])
+def test_an_error_that_also_came_alone_is_not_softened_by_the_companion_of_another_day(code, companion, alone_days_ago):
+    day = 86_400.0
+    together = [on_gpu(code, ago=2.5 * day), on_gpu(companion, ago=2.5 * day)]
+    alone = [on_gpu(code, ago=days * day) for days in alone_days_ago]
+    assert judged(*together).node.verdict is not Verdict.RESET
+    assert judged(*together, *alone).node.verdict is Verdict.RESET
+
+
+def test_a_hard_verdict_stays_when_the_program_fails_again_before_and_after():
+    stuck = [on_gpu("xid/13", ago=7200), on_gpu("xid/109", ago=3600)]
+    assert judged(*stuck).node.verdict is Verdict.RESET
+    assert judged(*stuck, on_gpu("xid/13", ago=60)).node.verdict is Verdict.RESET
+
+
+def test_an_error_that_always_came_with_a_companion_stays_softened_and_a_new_one_waits_for_its_own():
+    often = [on_gpu(code, ago=days * 86_400.0) for days in (1, 2, 3) for code in ("xid/48", "xid/94")]
+    assert judged(*often).node.verdict is Verdict.RESTART_APP
+    again = on_gpu("xid/48", ago=0.3)
+    assert judged(*often, again).node.verdict is Verdict.NO_NEW_WORK
+    assert judged(*often, again, on_gpu("xid/94", ago=0.1)).node.verdict is Verdict.RESTART_APP
+    assert judged(*often, again, now=NOW + 1).node.verdict is Verdict.RESET
+
+
 def test_a_restarting_program_does_not_hide_that_new_work_must_stay_away():
     assert judged(on_gpu("xid/13"), on_gpu("nvlink/inactive")).node.verdict is Verdict.NO_NEW_WORK
 

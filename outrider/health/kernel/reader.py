@@ -44,11 +44,16 @@ class KernelReader:
         return self._driver.driver_version
 
     def read(self, message: str, now: float) -> Sequence[Said]:
-        """Return what the record says, nothing where it says nothing about hardware or programs."""
+        """Return what the record says, nothing where it says nothing about hardware or programs.
+
+        A line of the GPU's driver counts in a record that the driver began: others may hold a program's text, such as
+        the name of a file with line ends in it.
+        """
         if "\n" not in message:
             return self._line(message[:MESSAGE_MAX], now)
         lines = message[:MESSAGE_MAX].split("\n", _LINES_MAX)[:_LINES_MAX]
-        return [said for line in lines for said in self._line(line, now)]
+        drivers = message.lstrip("\n").startswith(_DRIVER)
+        return [said for line in lines if drivers or not line.startswith(_DRIVER) for said in self._line(line, now)]
 
     def flush(self) -> list[Said]:
         """Return what waits for its further lines: called when no more are there to read, or none will come."""

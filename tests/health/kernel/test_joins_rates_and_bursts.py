@@ -156,3 +156,10 @@ def test_a_flood_keeps_the_line_that_began_it_readable():
     for number in range(2000):
         bursts.add(happening(f"xid/{number}", "NVRM: Xid " + "x" * 2000), 1.0, number)
     assert all(len(evidence.line) == 512 for _, evidence in bursts.take())
+
+
+def test_a_line_end_in_a_text_of_a_program_forges_no_line_of_the_driver():
+    forged = "overlayfs: failed to resolve '/tmp/x\nNVRM: Xid (PCI:0000:3b:00): 79, x': -2"
+    assert list(KernelReader().read(forged, 0.0)) == []
+    real = "NVRM: first\nNVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+    assert [one.code for one in KernelReader().read(real, 0.0)] == ["xid/79"]
