@@ -91,20 +91,18 @@ def _suspected(episode: Remediation, status: RemediationStatus, suspect: Suspect
         since=rfc3339(suspect.since),
     )
     text = describe(suspect)
-    entries = [
-        condition(episode, ACCEPTED, "True", DOMAIN_SUSPECT, "the cause was read from the GPUNodes", now),
-        condition(episode, SUSPECT, "True", DOMAIN_SUSPECT, text[:MESSAGE_MAX], now),
-    ]
-    status = msgspec.structs.replace(status, domain=state, conditions=_since_change(status, entries))
+    entry = condition(episode, SUSPECT, "True", DOMAIN_SUSPECT, text[:MESSAGE_MAX], now)
+    status = msgspec.structs.replace(status, domain=state, conditions=_conditions(episode, entry, now))
     return Decision(with_message(status, text), after_seconds=LOOK_AGAIN_SECONDS)
 
 
-def _since_change(status: RemediationStatus, entries: list[Condition]) -> list[Condition]:
-    """Return the conditions with the time of the last change kept where the value is the same."""
-    known = {(old.type, old.status): old.last_transition_time for old in status.conditions}
+def _conditions(episode: Remediation, entry: Condition, now: float) -> list[Condition]:
+    """Return the entry beside that of an accepted episode; the time of a change is kept where the value is the same."""
+    known = {(old.type, old.status): old.last_transition_time for old in episode.status.conditions}
+    taken = condition(episode, ACCEPTED, "True", DOMAIN_SUSPECT, "the cause was read from the GPUNodes", now)
     return [
         msgspec.structs.replace(one, last_transition_time=known.get((one.type, one.status), one.last_transition_time))
-        for one in entries
+        for one in (taken, entry)
     ]
 
 
@@ -117,11 +115,8 @@ def _wider(episode: Remediation, world: World) -> Suspect | None:
 
 def _cleared(episode: Remediation, status: RemediationStatus, config: Config, now: float) -> Decision:
     text = "too few of its nodes are in trouble to suspect what they share"
-    cleared = [
-        condition(episode, ACCEPTED, "True", DOMAIN_SUSPECT, "the cause was read from the GPUNodes", now),
-        condition(episode, SUSPECT, "False", DOMAIN_CLEARED, text, now),
-    ]
-    status = msgspec.structs.replace(status, conditions=_since_change(status, cleared))
+    entry = condition(episode, SUSPECT, "False", DOMAIN_CLEARED, text, now)
+    status = msgspec.structs.replace(status, conditions=_conditions(episode, entry, now))
     left = parse_rfc3339(status.conditions[-1].last_transition_time) + config.domain_clear_seconds - now
     if left <= 0:
         return _close(status, Phase.RESOLVED, f"{text}; nodes that are still sick get episodes of their own")

@@ -61,7 +61,7 @@ class Reporter:
     async def _crash(self, crash: Crash, pod: Pod) -> None:
         """One event, on the job's first pod: a word on each of a thousand pods would say nothing more."""
         message = (
-            f"{', '.join(crash.codes)} on all {len(crash.nodes)} nodes of {crash.job} at once: its program failed, "
+            f"{', '.join(crash.codes)} on {len(crash.nodes)} nodes of {crash.job} at once: its program failed, "
             f"nothing speaks against the hardware. Next: kubectl logs -n {pod.metadata.namespace} {pod.metadata.name}"
         )
         await self._recorder.emit(pod, PODS, reason=reasons.APPLICATION_CRASHED, message=message, warning=True)
