@@ -5,7 +5,8 @@ from typing import Final
 
 from outrider.api.core import Node
 from outrider.api.gpunode import GPUNode
-from outrider.health.domains import Outlook, Places, judge_domains
+from outrider.health.domains import Outlook, judge_domains
+from outrider.health.testimony import Places
 from outrider.topology import Domain, Levels, domains_of
 
 _REFRESH_SECONDS: Final = 1.0  # silence and the age of evidence change the outlook without any news

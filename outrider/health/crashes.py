@@ -7,7 +7,8 @@ import msgspec
 
 from outrider.api.gpunode import Finding
 from outrider.health.causes import SharedCause, is_echo, is_programs, shared_cause, times_of
-from outrider.health.domains import SKEW_SECONDS, WINDOW_SECONDS, Sighting, Statuses
+from outrider.health.domains import SKEW_SECONDS, WINDOW_SECONDS
+from outrider.health.testimony import Sighting, Statuses
 
 CRASH_SECONDS: Final = 5.0  # published studies coalesce Xids of one cause over 5 s
 CRASH_SHARE_MIN: Final = 0.8  # of a job's nodes; an agent may be blind

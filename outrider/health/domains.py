@@ -20,19 +20,16 @@ place of a narrower one only where what the narrower one leaves unexplained is i
 The score says how much of the domain is in trouble now, however it began; more evidence never raises it.
 """
 
-import math
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
-from outrider.api.gpunode import Finding, GPUNodeStatus, Health
-from outrider.api.times import parse_rfc3339
-from outrider.health.causes import SILENT_AGENT, SharedCause, is_advice, is_echo, names_switch, shared_cause, times_of
+from outrider.api.gpunode import Finding, GPUNodeStatus
+from outrider.health.causes import SharedCause, is_advice, shared_cause, times_of
 from outrider.health.score import points
+from outrider.health.testimony import Places, Sighting, Sightings, Statuses, Testimony, domains_with
 from outrider.topology import CLUSTER_LEVEL, NVLINK_LEVEL, RACK_LEVEL, Domain
 
 WINDOW_SECONDS: Final = 120.0  # agents poll NICs and links every few seconds, and a fault spreads with the traffic
@@ -47,14 +44,6 @@ _ECHO_LEVELS: Final = frozenset({NVLINK_LEVEL, RACK_LEVEL})
 _WEIGHTS: Final = {SharedCause.SILENCE: 0.5}
 _FIRST_CHOICE: Final = {SharedCause.FABRIC: (NVLINK_LEVEL, RACK_LEVEL), SharedCause.POWER: (RACK_LEVEL,)}
 _LAST_CHOICE: Final = (RACK_LEVEL, NVLINK_LEVEL, CLUSTER_LEVEL)  # for NICs the network's own levels come first
-
-
-class Sighting(NamedTuple):
-    """Something seen on a node at a time, in seconds since 1970."""
-
-    at: float
-    node: str
-    code: str
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,122 +102,47 @@ class Outlook(msgspec.Struct, frozen=True):
         return next((suspect for suspect in self.suspects if suspect.explains(node, status)), None)
 
 
-Places = Mapping[str, Sequence[Domain]]
-Statuses = Mapping[str, GPUNodeStatus]
-
-
-class _Trouble:
-    """Sightings of one cause (or of echoes) by node; a node whose evidence has no readable time has none."""
-
-    def __init__(self) -> None:
-        self.by_node: defaultdict[str, list[Sighting]] = defaultdict(list)
-
-    def add(self, node: str, code: str, times: Iterable[float]) -> None:
-        self.by_node[node] += [Sighting(at, node, code) for at in times]
-
-    @cached_property
-    def ordered(self) -> list[Sighting]:
-        """All of them by time; asked for only once all are added."""
-        return sorted(seen for rows in self.by_node.values() for seen in rows)
-
-    def within(self, start: float, end: float = math.inf) -> list[Sighting]:
-        first = bisect_left(self.ordered, start, key=_at)
-        return self.ordered[first : bisect_right(self.ordered, end, key=_at)]
-
-
-def _at(sighting: Sighting) -> float:
-    return sighting.at
-
-
-class _Evidence:
-    """Everything seen, sorted by cause, and who belongs to what."""
-
-    def __init__(self, statuses: Statuses, places: Places, now: float, stale_seconds: float) -> None:
-        self.members: defaultdict[Domain, set[str]] = defaultdict(set)
-        self.troubles: defaultdict[SharedCause, _Trouble] = defaultdict(_Trouble)
-        self.echoes = _Trouble()
-        self.accusers: set[str] = set()  # nodes that call their own switch broken
-        self.nodes = len(statuses)
-        for node, status in statuses.items():
-            for domain in places.get(node, ()):
-                self.members[domain].add(node)
-            self._read(node, status)
-            if (since := _silent_since(status, now, stale_seconds)) is not None:
-                self.troubles[SharedCause.SILENCE].add(node, SILENT_AGENT, [since])
-
-    def _read(self, node: str, status: GPUNodeStatus) -> None:
-        for finding in status.findings:
-            cause = shared_cause(finding.code)
-            if names_switch(finding):
-                self.accusers.add(node)
-            if cause is not None:
-                self.troubles[cause].add(node, finding.code, times_of(finding))
-            elif is_echo(finding.code):
-                self.echoes.add(node, finding.code, times_of(finding))
-
-
-def _domains_with(nodes: Iterable[str], places: Places) -> dict[Domain, set[str]]:
-    """Return the domains of the nodes, each with those of them that it holds."""
-    found: defaultdict[Domain, set[str]] = defaultdict(set)
-    for node in nodes:
-        for domain in places.get(node, ()):
-            found[domain].add(node)
-    return found
-
-
-def _silent_since(status: GPUNodeStatus, now: float, stale_seconds: float) -> float | None:
-    """Return since when the agent says nothing useful; None for one that speaks, or that never spoke yet."""
-    try:
-        observed = parse_rfc3339(status.observed_at or "")
-    except ValueError:
-        return None
-    if now - observed > stale_seconds:
-        return observed
-    told = any(shared_cause(finding.code) is SharedCause.SILENCE for finding in status.findings)
-    return observed if status.health is Health.UNKNOWN and not told else None
-
-
 def judge_domains(statuses: Statuses, places: Places, now: float, stale_seconds: float) -> Outlook:
     """Return what the nodes' evidence says about the domains that they share, at ``now`` (seconds since 1970).
 
     ``places`` names each node's domains; an agent not heard for ``stale_seconds`` counts as silent.
     """
-    evidence = _Evidence(statuses, places, now, stale_seconds)
-    scores = _scores(evidence, places)
-    struck = [suspect for cause in SharedCause for suspect in _of_cause(cause, evidence, places)]
+    testimony = Testimony(statuses, places, now, stale_seconds)
+    scores = _scores(testimony, places)
+    struck = [suspect for cause in SharedCause for suspect in _of_cause(cause, testimony, places)]
     suspects = [
         msgspec.structs.replace(suspect, score=scores.get(suspect.domain, 100))
         for suspect in sorted(struck, key=lambda one: (one.domain, one.cause))
     ]
-    return Outlook(tuple(suspects), scores, _gathering(evidence, places, now))
+    return Outlook(tuple(suspects), scores, _gathering(testimony, places, now))
 
 
-def _of_cause(cause: SharedCause, evidence: _Evidence, places: Places) -> list[Suspect]:
-    trouble = evidence.troubles.get(cause)
+def _of_cause(cause: SharedCause, testimony: Testimony, places: Places) -> list[Suspect]:
+    trouble = testimony.sightings.get(cause)
     if trouble is None:
         return []
-    inside = _domains_with(trouble.by_node, places)
-    struck = (_struck(domain, nodes, cause, evidence) for domain, nodes in inside.items())
-    return _narrowed([suspect for suspect in struck if suspect], evidence)
+    inside = domains_with(trouble.by_node, places)
+    struck = (_struck(domain, nodes, cause, testimony) for domain, nodes in inside.items())
+    return _narrowed([suspect for suspect in struck if suspect], testimony)
 
 
-def _struck(domain: Domain, nodes: Collection[str], cause: SharedCause, evidence: _Evidence) -> Suspect | None:
+def _struck(domain: Domain, nodes: Collection[str], cause: SharedCause, testimony: Testimony) -> Suspect | None:
     """Return the domain as a suspect of the cause, None where too little points to it."""
-    trouble = evidence.troubles[cause]
-    members = evidence.members[domain]
+    trouble = testimony.sightings[cause]
+    members = testimony.members[domain]
     start = _densest(seen for node in nodes for seen in trouble.by_node[node])
     everywhere = trouble.within(start - SKEW_SECONDS, start + WINDOW_SECONDS)
     seen = [sighting for sighting in everywhere if sighting.node in members]
     if cause is SharedCause.FABRIC:
-        seen += _echoes(domain, seen, start, evidence)
+        seen += _echoes(domain, seen, start, testimony)
     hit = {sighting.node for sighting in seen}
     outside = {sighting.node for sighting in everywhere} - members
-    elsewhere = len(outside) / max(1, evidence.nodes - len(members))
+    elsewhere = len(outside) / max(1, testimony.nodes - len(members))
     if not _enough(hit, members) or _share(hit, members) < LIFT_MIN * elsewhere:
         return None
     later = trouble.within(start + WINDOW_SECONDS)
     seen = sorted([*seen, *(one for one in later if one.node in members)])
-    return _suspect(domain, cause, seen, len(members), evidence.accusers)
+    return _suspect(domain, cause, seen, len(members), testimony.accusers)
 
 
 def _suspect(
@@ -272,14 +186,14 @@ def _densest(sightings: Iterable[Sighting]) -> float:
     return best
 
 
-def _echoes(domain: Domain, witnesses: Sequence[Sighting], start: float, evidence: _Evidence) -> list[Sighting]:
+def _echoes(domain: Domain, witnesses: Sequence[Sighting], start: float, testimony: Testimony) -> list[Sighting]:
     """Return the echoes that a switch of the domain explains: beside several witnesses, or the switch's own word."""
     nodes = {seen.node for seen in witnesses}
-    strong = bool(nodes & evidence.accusers) or len(nodes) >= NODES_MIN
+    strong = bool(nodes & testimony.accusers) or len(nodes) >= NODES_MIN
     if domain.level not in _ECHO_LEVELS or not strong:
         return []
-    everywhere = evidence.echoes.within(start - SKEW_SECONDS, start + WINDOW_SECONDS)
-    members = evidence.members[domain]
+    everywhere = testimony.echoes.within(start - SKEW_SECONDS, start + WINDOW_SECONDS)
+    members = testimony.members[domain]
     inside = [seen for seen in everywhere if seen.node in members]
     heard = {seen.node for seen in everywhere}
     return inside if len(heard & members) >= ECHOES_INSIDE_MIN * len(heard) else []
@@ -291,21 +205,21 @@ def _culprits(hit: Collection[str], accusers: Collection[str]) -> tuple[str, ...
     return tuple(sorted(few)) if 2 * len(few) < len(hit) else ()
 
 
-def _narrowed(struck: Sequence[Suspect], evidence: _Evidence) -> list[Suspect]:
+def _narrowed(struck: Sequence[Suspect], testimony: Testimony) -> list[Suspect]:
     """Return the suspects that are left once each trouble is put down to the narrowest domain that explains it."""
     chosen: list[Suspect] = []
     for wide in sorted(struck, key=_width):
         inner = [one for one in chosen if set(one.nodes) & set(wide.nodes)]
         largest = max(inner, key=lambda one: len(set(one.nodes) & set(wide.nodes)), default=None)
-        if largest is not None and not _enough_beyond(wide, largest, evidence):
+        if largest is not None and not _enough_beyond(wide, largest, testimony):
             continue
         chosen = [one for one in chosen if not set(one.nodes) <= set(wide.nodes)]
         chosen.append(wide)
     return chosen
 
 
-def _enough_beyond(wide: Suspect, narrow: Suspect, evidence: _Evidence) -> bool:
-    rest = evidence.members[wide.domain] - evidence.members[narrow.domain]
+def _enough_beyond(wide: Suspect, narrow: Suspect, testimony: Testimony) -> bool:
+    rest = testimony.members[wide.domain] - testimony.members[narrow.domain]
     return _enough(set(wide.nodes) & rest, rest)
 
 
@@ -320,35 +234,35 @@ def _width(suspect: Suspect) -> tuple[int, int, int, Domain]:
     return (suspect.members, fit, -suspect.domain.name.count("/"), suspect.domain)
 
 
-def _scores(evidence: _Evidence, places: Places) -> dict[Domain, int]:
+def _scores(testimony: Testimony, places: Places) -> dict[Domain, int]:
     left: defaultdict[Domain, float] = defaultdict(lambda: 1.0)
     for cause in SharedCause:
-        trouble = evidence.troubles.get(cause, _Trouble())
-        for domain, witnesses in _domains_with(trouble.by_node, places).items():
-            echoes = _echo_nodes(domain, witnesses, evidence) if cause is SharedCause.FABRIC else set()
+        trouble = testimony.sightings.get(cause, Sightings())
+        for domain, witnesses in domains_with(trouble.by_node, places).items():
+            echoes = _echo_nodes(domain, witnesses, testimony) if cause is SharedCause.FABRIC else set()
             if len(witnesses) + len(echoes) < NODES_MIN:
                 continue
             hit = len(witnesses) + ECHO_SHARE * len(echoes)
-            left[domain] *= 1.0 - _WEIGHTS.get(cause, 1.0) * hit / len(evidence.members[domain])
+            left[domain] *= 1.0 - _WEIGHTS.get(cause, 1.0) * hit / len(testimony.members[domain])
     scores = {domain: points(share) for domain, share in left.items()}
     return {domain: score for domain, score in sorted(scores.items()) if score < 100}
 
 
-def _echo_nodes(domain: Domain, witnesses: Collection[str], evidence: _Evidence) -> set[str]:
+def _echo_nodes(domain: Domain, witnesses: Collection[str], testimony: Testimony) -> set[str]:
     if domain.level not in _ECHO_LEVELS:
         return set()
-    return evidence.members[domain] & set(evidence.echoes.by_node) - set(witnesses)
+    return testimony.members[domain] & set(testimony.echoes.by_node) - set(witnesses)
 
 
-def _gathering(evidence: _Evidence, places: Places, now: float) -> frozenset[str]:
+def _gathering(testimony: Testimony, places: Places, now: float) -> frozenset[str]:
     waiting: set[str] = set()
     for cause in SharedCause:
-        if cause is SharedCause.SILENCE or cause not in evidence.troubles:
+        if cause is SharedCause.SILENCE or cause not in testimony.sightings:
             continue
-        by_node = evidence.troubles[cause].by_node
+        by_node = testimony.sightings[cause].by_node
         # By the first sighting: what keeps being logged must not wait for ever.
         recent = [node for node, rows in by_node.items() if rows and abs(now - min(rows).at) < GATHER_SECONDS]
-        for domain, nodes in _domains_with(recent, places).items():
-            if domain.level != CLUSTER_LEVEL and len(nodes) > 1 and len(evidence.members[domain]) >= NODES_MIN:
+        for domain, nodes in domains_with(recent, places).items():
+            if domain.level != CLUSTER_LEVEL and len(nodes) > 1 and len(testimony.members[domain]) >= NODES_MIN:
                 waiting |= nodes
     return frozenset(waiting)
