@@ -41,7 +41,8 @@ the kernel log), then what an Xid's line says beyond its number (`xid/74.memory`
 code that no row lists is kept, shown and never acted on. A row marked *silence* never leads to a reset, reboot or
 replacement.
 
-*Clears* says how a finding ends: `boot` with the next boot of the node (or, for what a reset repairs, when the driver
+*Weight* is the share of the score that one fresh occurrence takes: [the score, by
+hand](../concepts/health.md#the-score-by-hand). *Clears* says how a finding ends: `boot` with the next boot of the node (or, for what a reset repairs, when the driver
 takes its advice back), `recovery` after a while of good readings, *half in 6 h* by fading.
 """
 _OVERRIDES = """
@@ -99,16 +100,16 @@ def _order(code: str) -> tuple[int, list[tuple[int, int, str]]]:
 def _table(catalogue: Catalogue, codes: list[str]) -> Iterator[str]:
     rows = {code: catalogue.of(code) for code in codes}
     unused = [code for code, row in rows.items() if row.fault_class is FaultClass.UNUSED]
-    yield from ("| Code | Meaning | Verdict | Clears | Source |", "| --- | --- | --- | --- | --- |")
+    yield from ("| Code | Meaning | Verdict | Weight | Clears | Source |", "| --- | --- | --- | --- | --- | --- |")
     for code, row in rows.items():
         if code not in unused:
-            yield f"| `{code}` | {_meaning(row)} | {row.verdict} | {_clears(row)} | {row.source} |"
+            yield f"| `{code}` | {_meaning(row)} | {row.verdict} | {row.weight:g} | {_clears(row)} | {row.source} |"
     if unused:
         yield from ("", f"Not used by current drivers, and judged like unknown codes: {_ranges(unused)}.")
 
 
 def _meaning(row: Fault) -> str:
-    return row.meaning + (" *(silence)*" if row.blind else "")
+    return row.meaning + (" *(silence)*" if row.blind or row.silent else "")
 
 
 def _clears(row: Fault) -> str:

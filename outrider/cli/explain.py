@@ -140,7 +140,7 @@ def _belief(code: str, row: Fault, *, known: bool) -> list[str]:
         says.append(
             f"for the first {row.settle_seconds:g} s it only keeps new work away: what comes with it may decide"
         )
-    if row.blind:
+    if row.blind or row.silent:
         says.append("it is silence, so it never leads to a reset, reboot or replacement")
     if not known:
         says.append("no row lists this code: it is recorded and shown, and nothing is done about it")

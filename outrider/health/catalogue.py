@@ -78,6 +78,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Codes that say more: beside one of them the row only asks to watch."""
     settle_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     blind: bool = False
+    """Silence that hides faults: it makes its subject Unknown, and is never a hard verdict."""
+    silent: bool = False
+    """Silence about what others see too: nothing is Unknown for it, and it is never a hard verdict either."""
     firm: bool = False
     """Firm advice of the driver: it replaces the verdict of the code table for its GPU."""
     name: str = ""
@@ -233,7 +236,7 @@ def contradiction(fault: Fault, known: Container[str]) -> tuple[str, str] | None
     """
     if (fault.clears is Clears.TIME) != (fault.half_life_seconds is not None):
         return "half_life_seconds", "goes with clears: time, and only with it"
-    if fault.blind and fault.verdict.hard:
+    if (fault.blind or fault.silent) and fault.verdict.hard:
         return "verdict", "silence must not lead to a hard verdict"
     if fault.verdict.hard and fault.clears is Clears.TIME:
         return "verdict", "a hard verdict does not fade with time"

@@ -131,7 +131,7 @@ def _merged(base: Catalogue, row: _Row) -> Fault:
     known = base.listed(row.code)
     if known is None and (missing := [key for key in _NEEDED if key not in given]):
         raise OverrideError(row.line, row.code, missing[0], "is missing, and the catalogue does not list this code")
-    fault = _put(known, given)
+    fault = _put(known, base.of(row.code), given)
     if problem := contradiction(fault, base):
         raise OverrideError(row.line_of(problem[0]), row.code, *problem)
     return fault
@@ -147,9 +147,10 @@ def _number(key: str, value: str) -> str | float:
         return value
 
 
-def _put(known: Fault | None, given: dict[str, Any]) -> Fault:
+def _put(known: Fault | None, family: Fault, given: dict[str, Any]) -> Fault:
+    """Return the row with the changes, or a new one, which is silence where its family is (``check/*.unknown``)."""
     if known is None:
-        return Fault(**given, source=SOURCE)
+        return Fault(**given, source=SOURCE, blind=family.blind, silent=family.silent)
     if given.get("clears", Clears.TIME) is not Clears.TIME:
         given = {"half_life_seconds": None, **given}
     return msgspec.structs.replace(known, **given, source=SOURCE)

@@ -123,12 +123,17 @@ def test_a_mistake_refuses_the_file_and_is_named_by_line_and_key(text, said):
 
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict.hard])
 def test_no_override_makes_silence_a_reason_to_touch_hardware(verdict):
-    blind = [code for code in CATALOGUE.codes if CATALOGUE.of(code).blind]
-    assert "monitor/blind" in blind
-    for code in blind:
-        with pytest.raises(OverrideError, match=f"line 4: {code}: verdict: silence must not lead to a hard verdict"):
+    silence = [code for code in CATALOGUE.codes if CATALOGUE.of(code).blind or CATALOGUE.of(code).silent]
+    assert {"monitor/blind", "monitor/optional-blind", "check/*.unknown", "dcgm/unreachable"} <= set(silence)
+    for code in silence:
+        with pytest.raises(
+            OverrideError, match=f"line 4: {re.escape(code)}: verdict: silence must not lead to a hard verdict"
+        ):
             overridden(f"  {code}:\n    weight: 1\n    verdict: {verdict}\n")
     assert overridden("  monitor/blind: {verdict: watch}\n").of("monitor/blind").blind
+    row = f"verdict: {verdict}, meaning: x, weight: 1, clears: boot, advice: x"
+    with pytest.raises(OverrideError, match=r"check/mine\.unknown: verdict: silence must not lead to a hard verdict"):
+        overridden(f"  check/mine.unknown: {{{row}}}\n")
 
 
 rows = ["faults:\n", "  xid/63:", "  monitor/blind:", "    verdict: ", "    weight: ", "    clears: ", "reset", "time"]
