@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from evidence import CATALOGUE
 from hypothesis import given
