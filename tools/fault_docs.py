@@ -42,7 +42,9 @@ code that no row lists is kept, shown and never acted on. A row marked *silence*
 replacement.
 
 *Weight* is the share of the score that one fresh occurrence takes: [the score, by
-hand](../concepts/health.md#the-score-by-hand). *Clears* says how a finding ends: `boot` with the next boot of the node (or, for what a reset repairs, when the driver
+hand](../concepts/health.md#the-score-by-hand).
+
+*Clears* says how a finding ends: `boot` with the next boot of the node (or, for what a reset repairs, when the driver
 takes its advice back), `recovery` after a while of good readings, *half in 6 h* by fading.
 """
 _OVERRIDES = """
