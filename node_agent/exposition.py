@@ -11,7 +11,10 @@ from typing import Final
 import msgspec
 
 _LINE_MAX: Final = 16 * 1024
-_SAMPLE: Final = re.compile(r"\s*([A-Za-z_:][\w:]*+)\s*+(?:\{(.*)\})?\s*+(\S++)(?:\s++-?\d++)?\s*+", re.ASCII)
+_LABELS: Final = r'[^}"]*+(?:"(?:[^"\\]|\\.)*+"[^}"]*+)*+'  # a brace may stand within quotes; read in one go
+_SAMPLE: Final = re.compile(
+    rf"\s*+([A-Za-z_:][\w:]*+)\s*+(?:\{{({_LABELS})\}})?+\s*+(\S++)(?:\s++-?\d++)?\s*+", re.ASCII
+)
 _LABEL: Final = re.compile(r'([A-Za-z_]\w*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"\s*+,?\s*+', re.ASCII)
 _ESCAPED: Final = re.compile(r"\\(.)")
 _ESCAPES: Final = {"n": "\n", '"': '"', "\\": "\\"}

@@ -77,6 +77,8 @@ def test_no_text_is_an_error(text):
         "a" + " " * 16_000 + "x",
         "a 1" + " " * 16_000 + "x",
         "a{" + "}" * 16_000,
+        "a{" + "}" * 16_000 + " 1 2 3",
+        "a{" + "}" * 8000 + " " * 8000 + "1 2 3",
     ],
 )
 def test_no_line_takes_long(page):
