@@ -1,0 +1,64 @@
+"""`outrider scan` on a machine with the simulated NVML library: the agent's own probes and judging, and no cluster."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from testbed import kernel_log, nvml
+from testbed.faults import Driver, off_bus
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    nvml.install(tmp_path / "lib", "h100", seed="scanned")
+    kernel_log.create(tmp_path / "kmsg")
+    (tmp_path / "boot_id").write_text("boot-1\n")
+    settings = {
+        "kernelLogPath": str(tmp_path / "kmsg"),
+        "bootIdPath": str(tmp_path / "boot_id"),
+        "stateDir": str(tmp_path / "state"),
+        "podResourcesSocket": "",
+        "disabledProbes": ["host", "nics"],
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
+    return tmp_path
+
+
+def scan(machine: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "outrider.cli.main", "scan", "--config", str(machine / "config.yaml"), *words]
+    environment = os.environ | {"LD_LIBRARY_PATH": str(machine / "lib"), "COLUMNS": "300"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_healthy_machine_is_all_gpus_and_exit_code_0(machine: Path) -> None:
+    done = scan(machine)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("NVIDIA H100") == 8
+    assert "Healthy, score 100" in done.stdout
+
+
+def test_a_lost_gpu_is_named_with_its_evidence_and_exit_code_3(machine: Path) -> None:
+    off_bus(Driver(machine), 3)
+    done = scan(machine, "-o", "json")
+    assert done.returncode == 3, done.stdout + done.stderr
+    answer = json.loads(done.stdout)
+    # It can't say its UUID, and nobody has seen it before: the driver's line names its place.
+    assert [gpu.get("index", 0) for gpu in answer["gpus"] if gpu.get("health") == "Healthy"] == [0, 1, 2, 4, 5, 6, 7]
+    assert ("xid/79", "pci:00000000:5d:00") in {(one["code"], one["subjectId"]) for one in answer["findings"]}
+
+
+def test_a_scan_leaves_no_trace(machine: Path) -> None:
+    scan(machine)
+    assert not (machine / "state").exists()
+
+
+def test_settings_that_make_no_sense_are_named_and_exit_code_2(machine: Path) -> None:
+    (machine / "config.yaml").write_text("nvmlPeriodSeconds: soon\n")
+    done = scan(machine)
+    assert done.returncode == 2
+    assert "nvmlPeriodSeconds" in done.stderr
