@@ -67,7 +67,7 @@ def aws_events(text: str) -> list[Notice]:
     events = _dicts(_json(text))
     return [
         Notice(
-            Kind.TERMINATION if event.get("Code") in _AWS_LAST else Kind.MAINTENANCE,
+            Kind.TERMINATION if str(event.get("Code")) in _AWS_LAST else Kind.MAINTENANCE,
             f"{event.get('Code')}: {event.get('Description')}",
             time_of(event.get("NotBefore")),
         )
@@ -118,7 +118,7 @@ def azure_events(text: str, name: str) -> list[Notice]:
     events = _dicts(_dict(_json(text)).get("Events"))
     return [
         Notice(
-            Kind.TERMINATION if event.get("EventType") in _AZURE_LAST else Kind.MAINTENANCE,
+            Kind.TERMINATION if str(event.get("EventType")) in _AZURE_LAST else Kind.MAINTENANCE,
             f"{event.get('EventType')} {event.get('EventStatus')}: {event.get('Description')}",
             time_of(event.get("NotBefore")),
         )

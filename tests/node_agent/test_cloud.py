@@ -336,3 +336,11 @@ def test_deeply_nested_answers_end():
     for parse in PARSERS:
         with pytest.raises(Malformed):
             parse("[" * 100_000)
+
+
+@pytest.mark.parametrize("code", ["{}", "[]", "null", "7"])
+def test_a_code_that_is_no_text_is_a_maintenance_and_no_error(code):
+    (told,) = aws_events(f'[{{"Code": {code}}}]')
+    assert told.kind is Kind.MAINTENANCE
+    (told,) = azure_events(f'{{"Events": [{{"EventType": {code}, "Resources": ["vm"]}}]}}', "vm")
+    assert told.kind is Kind.MAINTENANCE
