@@ -24,6 +24,7 @@ from outrider.workloads import job_uid_of
 _LOG: Final = logging.getLogger(__name__)
 _WATCH_SECONDS: Final = 5.0  # how late a probe's silence may be noticed
 _LOGGED_MAX: Final = 16  # new findings of one report that get a line each in the agent's own log
+_PAUSE_SECONDS: Final = 0.25  # between two judgements, or two savings, of more of the same
 _CURSOR_SECONDS: Final = 10.0  # how much harmless kernel log is read again after a crash
 
 
@@ -52,6 +53,7 @@ class Agent:
         self._holders: dict[str, str] | None = None
         self._unsaved = asyncio.Event()
         self._judged = asyncio.Event()
+        self._judged_at, self._stale = float("-inf"), False
         _measure(self._memory, self._judgement, rules.catalogue)
 
     @property
@@ -104,10 +106,21 @@ class Agent:
         before, self._memory = self._memory, absorb(self._memory, name, report, time.time(), self._rules, jobs)
         if msgspec.structs.replace(self._memory, sequence=before.sequence) == before and not first:
             return  # nothing but harmless log lines: most reports, so they must cost next to nothing
+        if not first and _shape(before) == _shape(self._memory) and self._judged_lately():
+            return
         judged = self._judge()
         _log_new(before, self._memory)
         if judged or first or self._memory.diagnostic != before.diagnostic:
             self._changed(False)
+
+    def _judged_lately(self) -> bool:
+        """True where more of the same can wait for its judgement a moment, which judge_on then makes."""
+        if time.monotonic() - self._judged_at >= _PAUSE_SECONDS:
+            return False
+        if not self._stale:
+            self._stale = True
+            self._judged.set()
+        return True
 
     def take_ranks(self, ranks: list[RankState], urgent: bool) -> None:
         """Take in the states of all ranks on the node; urgent ones are published at once, the others too, once."""
@@ -120,6 +133,7 @@ class Agent:
         self._unsaved.set()
 
     def _judge(self) -> bool:
+        self._stale, self._judged_at = False, time.monotonic()
         before, now = self._judgement, time.time()
         self._judgement = conclude(self._memory, now, self._rules)
         self._memory = noted(self._memory, self._judgement, now)
@@ -139,8 +153,9 @@ class Agent:
         """Judge whenever time alone may have changed the judgement, until cancelled."""
         while True:
             self._judged.clear()
+            seconds = due_seconds(self._memory.findings, time.time(), self._rules.catalogue)
             try:
-                async with asyncio.timeout(due_seconds(self._memory.findings, time.time(), self._rules.catalogue)):
+                async with asyncio.timeout(min(seconds, _PAUSE_SECONDS) if self._stale else seconds):
                     await self._judged.wait()
             except TimeoutError:
                 if self._judge():
@@ -168,6 +183,7 @@ class Agent:
                     continue
             self._unsaved.clear()
             await self._save()
+            await asyncio.sleep(_PAUSE_SECONDS)  # a storm is saved some times a second: the kernel log has the rest
 
     async def _save(self) -> None:
         memory = self._memory
@@ -195,6 +211,12 @@ def jobs_of(pods: Iterable[Pod]) -> dict[str, str]:
 def _job(pod: Pod) -> str:
     controller = pod.metadata.controller()
     return job_uid_of(pod) or (controller.uid if controller else pod.metadata.uid)
+
+
+def _shape(memory: Memory) -> tuple[object, ...]:
+    """What a report must leave alone to be more of the same: which findings there are, on which hardware."""
+    keys = {evidence.key for evidence in memory.findings}
+    return (keys, memory.inventory, memory.boot_id, memory.diagnostic)
 
 
 def _log_new(before: Memory, after: Memory) -> None:

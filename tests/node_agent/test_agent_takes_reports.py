@@ -1,7 +1,10 @@
-"""What is published before every probe has spoken: what is grave, and nothing that looks like a recovery."""
+"""What the agent publishes before every probe has spoken, and how soon it judges."""
 
+import asyncio
 import time
 from pathlib import Path
+
+import pytest
 
 from node_agent.agent import Agent
 from node_agent.judging import Rules
@@ -35,3 +38,29 @@ async def test_what_is_grave_does_not_wait_for_a_probe_that_hangs(tmp_path: Path
     known = starting.known()
     assert known is not None
     assert (known.judgement.node.reason, known.complete) == ("xid/79", False)
+
+
+@pytest.mark.looptime
+async def test_more_of_the_same_is_judged_a_moment_later_and_something_new_at_once(tmp_path: Path) -> None:
+    working = agent(tmp_path)
+    working.take("nvml", Report())
+    now = time.time() - 60
+
+    def seen_again(sequence: int, code: str) -> int:
+        evidence = seen(code, now, source="kernel-log")
+        working.take("kernel-log", Report(sightings=(Sighting(sequence, evidence),)))
+        known = working.known()
+        assert known is not None
+        return known.judgement.node.score
+
+    judging = asyncio.create_task(working.judge_on())
+    first = seen_again(1, "xid/13")
+    again = [seen_again(sequence, "xid/13") for sequence in range(2, 200)]
+    assert again == [first] * 198
+    assert [evidence.count for evidence in working.memory.findings] == [199]
+    await asyncio.sleep(0.3)
+    known = working.known()
+    assert known is not None
+    assert known.judgement.node.score < first
+    assert seen_again(200, "xid/79") < known.judgement.node.score
+    judging.cancel()
