@@ -58,6 +58,8 @@ def match(snapshot: Snapshot, known: Sequence[GPURecord], expected_gpus: int) ->
     given_away = {device.address for device in snapshot.pci or () if device.driver not in _DRIVERS}
     before = {record.uuid: record for record in known if record.pci_address not in given_away}
     named = {gpu.uuid: gpu for gpu in snapshot.gpus if gpu.uuid}
+    if named and before.keys().isdisjoint(named):
+        before = {}  # another machine has this disk now: a virtual machine of another size, a new tray of boards
     absent = [record for uuid, record in before.items() if uuid not in named]
     unnamed = {gpu.index: gpu for gpu in snapshot.gpus if not gpu.uuid}
     nameless = sorted({*unnamed, *(hang.index for hang in snapshot.hangs)})

@@ -132,6 +132,7 @@ def _at(memory: Memory, position: KernelPosition, now: float, catalogue: Catalog
         findings=list(_by_key(_doubted(known, now, catalogue) for known in kept).values()),
         offenders=offenders.after_boot(memory.offenders),
         holders={},
+        addresses={},  # a slot may have another board now: until somebody tells, its address is all that is known
     )
 
 
@@ -246,13 +247,16 @@ def _after_snapshot(
     memory = msgspec.structs.replace(
         memory,
         inventory=sorted(matched.records.values(), key=lambda record: (record.index, record.uuid)),
-        addresses=memory.addresses
-        | {address_id(record.pci_address): record.uuid for record in matched.records.values() if record.pci_address},
+        addresses=memory.addresses | _addresses(matched.records.values() if snapshot.read else ()),
         driver_version=snapshot.driver_version or memory.driver_version,
     )
     kept = {key: known for key, known in findings.items() if _concerns(known, snapshot, matched)}
     after = after_reading(kept, SOURCE, readings.bad, readings.readable, now, rules.clear_dwell_seconds)
     return memory, merge(after, readings.happened)
+
+
+def _addresses(records: Iterable[GPURecord]) -> dict[str, str]:
+    return {address_id(record.pci_address): record.uuid for record in records if record.pci_address}
 
 
 def _concerns(known: Evidence, snapshot: Snapshot, matched: Matched) -> bool:

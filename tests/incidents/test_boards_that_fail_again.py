@@ -1,5 +1,8 @@
 """Lemons: boards that fail after each repair are named by their serial; programs that fail again are no boards."""
 
+import msgspec
+
+from node_agent.probes.nvml_wire import Failed
 from outrider.api.gpunode import Verdict
 from testbed.xid_lines import off_bus_lines, xid_line
 from tests.incidents.machine import Machine, Switch
@@ -66,3 +69,28 @@ async def test_a_storm_of_one_programs_faults_accuses_no_gpu(switch_on: Switch):
     await machine.look()
     assert {one.count for one in machine.memory.findings} == {500}
     assert (machine.verdict, machine.taint, machine.ill) == (Verdict.RESTART_APP, None, {})
+
+
+async def test_a_fault_of_a_new_board_is_not_told_of_the_one_that_was_in_its_slot(switch_on: Switch):
+    machine = await switch_on().look()
+    new = msgspec.structs.replace(machine.gpus[FAULTY], uuid="GPU-m-new", serial="m-new")
+    machine.gpus = [*machine.gpus[:FAULTY], new, *machine.gpus[FAULTY + 1 :]]
+    machine.failed = Failed(call="nvmlInit_v2", code=9, text="the driver starts")
+    await machine.reboot()
+    machine.kernel(xid_line(machine.bus(FAULTY), 95))
+    await machine.look()
+    assert machine.ill == {"pci:00000000:3b:00": Verdict.RESET}
+    machine.failed = None
+    await machine.look()
+    assert machine.ill == {"GPU-m-new": Verdict.RESET}
+
+
+async def test_a_disk_in_a_machine_with_fewer_and_other_boards_misses_none_of_the_old_ones(switch_on: Switch):
+    machine = await switch_on().look()
+    machine.gpus = switch_on("smaller").gpus[:4]
+    await machine.reboot()
+    await machine.look()
+    assert (machine.found, machine.taint, machine.score) == ([], None, 100)
+    machine.gpus = machine.gpus[:3]
+    await machine.look()
+    assert machine.found == [("gpu/missing", "GPU-smaller-3")]

@@ -39,6 +39,7 @@ _JOIN_LINES: Final = 8  # the driver's off-bus notice spans three records; those
 _SWITCHES_MAX: Final = 64
 
 _OFF_BUS: Final = "fallen off the bus"
+_OTHER_NOTICE: Final = re.compile(r"installed in this system (?!has\b)\w")
 _GSP: Final = re.compile(
     r"heartbeat timed ?out|GSP (?:RM )?(?:heartbeat|task).{0,40}(?:timeout|timed out)|_kgspRpcRecvPoll.{0,80}[Tt]ime"
     r"|rpcSendMessage failed|failed to wait for GSP|GSP boot.{0,40}(?:timeout|failed)|kgspWaitForRmInitDone.{0,80}fail",
@@ -117,6 +118,9 @@ class DriverLines:
         gpu = address_id(canonical(named[1])) if named else ""
         if ahead and _OFF_BUS not in message:
             self._ahead.append((gpu, self._lines))
+            return []
+        if self._ahead and _OTHER_NOTICE.search(message):
+            self._ahead.pop()  # a board that this driver does not serve: nothing is lost
             return []
         if placed and (uuid := _UUID.fullmatch(placed[2].strip())):
             return [Naming(gpu, uuid[0][:4] + uuid[0][4:].lower())]

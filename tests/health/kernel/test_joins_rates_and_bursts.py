@@ -163,3 +163,16 @@ def test_a_line_end_in_a_text_of_a_program_forges_no_line_of_the_driver():
     assert list(KernelReader().read(forged, 0.0)) == []
     real = "NVRM: first\nNVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
     assert [one.code for one in KernelReader().read(real, 0.0)] == ["xid/79"]
+
+
+def test_a_board_that_the_driver_does_not_serve_is_not_taken_for_one_that_is_lost():
+    lines = (
+        "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:1cb1)",
+        "NVRM: installed in this system is not supported by the",
+        "NVRM: The NVIDIA GPU 0000:3b:00.0",
+        "NVRM: (PCI ID: 10de:2330) installed in this system has",
+        "NVRM: fallen off the bus and is not responding to commands.",
+    )
+    reader = KernelReader()
+    said = [one for line in lines for one in reader.read(line, 0.0)]
+    assert [(one.code, one.subject_id) for one in said] == [("kernel/off-bus", "pci:00000000:3b:00")]
