@@ -20,6 +20,7 @@ _USER_WARNING: Final = 12  # facility user, level warning: user space can't writ
 _LINE_MAX: Final = 900  # bytes; /dev/kmsg refuses more than 1,024 in one write
 _ADDRESS: Final = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(\.[0-9a-fA-F])?")
 _KEY: Final = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_]+)*=[^\n]*")
+_NUMBER: Final = re.compile(r"[0-9]{1,3}")
 _LAST_SEQUENCE: Final = re.compile(rb"^\d+,(\d+),", re.MULTILINE)
 
 app = typer.Typer(
@@ -88,8 +89,8 @@ def _address(gpu: int | None, proc: Path, state: Path | None) -> str:
         raise typer.BadParameter("say which GPU: --gpu N, or --pci ADDRESS", param_hint="--gpu")
     addresses = _simulated(state) if state else _of_driver(proc)
     if gpu >= len(addresses):
-        there = f"0 to {len(addresses) - 1}" if addresses else "none that can be seen here; give --pci"
-        raise typer.BadParameter(f"{gpu}: this machine has GPUs {there}", param_hint="--gpu")
+        there = f"has GPUs 0 to {len(addresses) - 1}" if addresses else "shows no GPUs here; give --pci"
+        raise typer.BadParameter(f"{gpu}: this machine {there}", param_hint="--gpu")
     return addresses[gpu]
 
 
@@ -101,7 +102,9 @@ def _of_driver(proc: Path) -> list[str]:
 
 def _simulated(state: Path) -> list[str]:
     values = _values(state)
-    return [values.get(f"gpu.{gpu}.pci.bus_id", "") for gpu in range(int(values.get("gpu.count", "0")))]
+    count = values.get("gpu.count", "")
+    number = int(count) if _NUMBER.fullmatch(count) else 0
+    return [values.get(f"gpu.{gpu}.pci.bus_id", "") for gpu in range(number)]
 
 
 def _write(log: Path, text: str) -> None:
@@ -132,9 +135,10 @@ def _as_record(file: int, text: bytes) -> bytes:
 
 def _values(state: Path) -> dict[str, str]:
     try:
-        lines = (one.partition("=") for one in state.read_text().splitlines() if not one.startswith("#"))
+        text = state.read_text(errors="replace")
     except OSError as error:
         raise typer.BadParameter(f"{error.strerror}: {state}", param_hint="--state") from error
+    lines = (one.partition("=") for one in text.splitlines() if not one.startswith("#"))
     return {key.strip(): value.strip() for key, equals, value in lines if equals}
 
 

@@ -12,6 +12,7 @@ import msgspec
 from outrider.api.gpunode import Verdict
 from outrider.health.catalogue import XID_RECOVERY_PREFIX, Catalogue, Clears, Fault
 from outrider.health.findings import Evidence, Findings, Key, join
+from outrider.health.kernel.records import DRILL
 from outrider.health.score import weight_left
 
 FORGOTTEN: Final = 0.005  # half a point of the score: what costs less is no longer kept
@@ -115,17 +116,23 @@ def after_reset(findings: Findings, catalogue: Catalogue) -> dict[Key, Evidence]
     """Return the findings without the damage that a reset of the GPU repaired.
 
     The driver says so itself: an Xid 154 with "none" comes when a GPU that wanted a reset has had it. What a reset
-    can't repair (verdicts reboot and replace) and what came later stays.
+    can't repair (verdicts reboot and replace) and what came later stays. A drill ends nothing but drills.
     """
-    reset = {known.owner: known.last_seen for known in findings.values() if known.code == _NOTHING_WANTED}
+    reset = {known.owner: known for known in findings.values() if known.code == _NOTHING_WANTED}
     if not reset:
         return dict(findings)
 
     def repaired(known: Evidence) -> bool:
-        over = bool(known.owner) and known.last_seen < reset.get(known.owner, 0.0)
-        return over and reset_repairs(catalogue.of(known.code))
+        told = reset.get(known.owner) if known.owner else None
+        if told is None or (_is_drill(told) and not _is_drill(known)):
+            return False
+        return known.last_seen < told.last_seen and reset_repairs(catalogue.of(known.code))
 
     return {key: known for key, known in findings.items() if not repaired(known)}
+
+
+def _is_drill(known: Evidence) -> bool:
+    return known.line.startswith(DRILL)
 
 
 def reset_repairs(row: Fault) -> bool:

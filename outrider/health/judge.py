@@ -10,10 +10,11 @@ from typing import Final
 
 import msgspec
 
-from outrider.api.gpunode import Health, Verdict
+from outrider.api.gpunode import Health, SubjectKind, Verdict
 from outrider.health.catalogue import RECOVERY_PREFIX, XID_PREFIX, XID_RECOVERY_PREFIX, Catalogue
 from outrider.health.findings import NIC_OWNER, Evidence, Key
 from outrider.health.incidents import JOIN_SECONDS, Incident, incidents, leading
+from outrider.health.kernel.devices import ADDRESS_PREFIX
 from outrider.health.score import Shares, network, points, remaining, shares, together
 
 DEGRADED_BELOW: Final = 80  # a score that asks for attention although no verdict does
@@ -228,11 +229,22 @@ def _message(
     if lead is None:
         return f"{len(gpus)} GPUs, nothing known against them"
     row = catalogue.of(lead.code)
-    subject = gpus.get(lead.owner, lead.owner)
-    where = f"{subject}: " if subject else ""
+    place = _place(lead, gpus)
+    where = f"{place}: " if place else ""
     softened = verdicts[lead.key] is Verdict.WATCH and row.verdict.hard  # other evidence says that it is less
     advice = "nothing now: what was seen with it is milder, or decides" if softened else row.advice
     return f"{where}{row.meaning} ({lead.code}). {_also(told[0].members)}Next: {advice}."
+
+
+def _place(lead: Evidence, gpus: Mapping[str, str]) -> str:
+    """Return where the fault is, in words; empty for the node as a whole."""
+    unit, _, part = lead.subject_id.partition("/")
+    name = gpus.get(lead.owner) or (unit if lead.subject is SubjectKind.NODE else lead.owner)
+    if name.startswith(ADDRESS_PREFIX):
+        name = f"{'device' if lead.subject is SubjectKind.NODE else 'GPU'} at {name.removeprefix(ADDRESS_PREFIX)}"
+    if not part:
+        return name
+    return f"{name}, {'NVLink' if lead.subject is SubjectKind.LINK else 'port'} {part}"
 
 
 def _also(members: Sequence[str]) -> str:

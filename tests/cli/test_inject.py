@@ -71,7 +71,7 @@ def test_the_simulated_library_answers_otherwise(state: NvmlState) -> None:
     [
         (["xid", "79"], "--gpu N, or --pci"),
         (["xid", "79", "--pci", "19:00"], "no PCI address"),
-        (["xid", "79", "--gpu", "9", "--proc", "/nowhere"], "none that can be seen here"),
+        (["xid", "79", "--gpu", "9", "--proc", "/nowhere"], "this machine shows no GPUs here; give --pci"),
         (["xid", "0", "--pci", "0000:19:00"], "greater than or equal to 1"),
         (["line", "x", "--kernel-log", "/nowhere/kmsg"], "run this as root"),
         (["nvml", "a=1"], "SIM_NVML_STATE"),
@@ -83,3 +83,12 @@ def test_what_cannot_be_done_is_said(words: list[str], said: str) -> None:
     done = run(*words)
     assert done.exit_code == 2
     assert said in " ".join(done.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("state", [b"gpu.count = x\n", b"\xff\xfe\x00", b"gpu.count = 99999999999\n"])
+def test_a_state_that_is_none_is_no_crash(tmp_path: Path, state: bytes) -> None:
+    path = tmp_path / "state"
+    path.write_bytes(state)
+    done = run("xid", "79", "--gpu", "0", "--state", str(path))
+    assert done.exit_code == 2
+    assert "shows no GPUs" in done.output

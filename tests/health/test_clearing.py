@@ -112,6 +112,13 @@ def test_what_only_lines_and_events_tell_never_waits_for_a_reading():
     assert after_boot({overridden.key: overridden}, CATALOGUE, events={"test"}) == {}
 
 
+def test_a_drill_of_a_reset_ends_the_drills_and_nothing_real():
+    drill = "outrider-drill: NVRM: Xid"
+    real, drilled = on_gpu("xid/95", ago=60), on_gpu("xid/119", ago=60, line=drill)
+    told = merge({}, [real, drilled, on_gpu("xid/154.0", ago=30, line=drill)])
+    assert {key[0] for key in after_reset(told, CATALOGUE)} == {"xid/95", "xid/154.0"}
+
+
 def test_damage_is_repaired_by_the_reset_that_the_driver_tells_of_and_only_that_before_it():
     damage = [on_gpu(code, ago=60) for code in ("xid/95", "xid/94", "xid/63", "xid/154.1", "xid/79", "xid/64")]
     later, neighbour = on_gpu("xid/119", ago=10), on_gpu("xid/95", "GPU-b", ago=60)

@@ -3,7 +3,7 @@ from evidence import CATALOGUE, GPU_NAMES, NOW, evidences, on_gpu, on_node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.api.gpunode import Health, Verdict
+from outrider.api.gpunode import Health, SubjectKind, Verdict
 from outrider.health.findings import Evidence, merge
 from outrider.health.judge import Judgement, judge
 
@@ -57,6 +57,22 @@ def test_the_message_names_the_gpu_what_happened_and_what_to_do_next():
     assert message.startswith("GPU 1: the GPU no longer answers on PCIe")
     assert "(xid/79)" in message
     assert "Next: reboot the node" in message
+
+
+@pytest.mark.parametrize(
+    ("code", "subject", "subject_id", "place"),
+    [
+        ("xid/149", SubjectKind.LINK, "GPU-b/8", "GPU 1, NVLink 8"),
+        ("xid/79", SubjectKind.GPU, "pci:00000000:3b:00", "GPU at 00000000:3b:00"),
+        ("sxid/22003", SubjectKind.NODE, "pci:00000000:c1:00/46", "device at 00000000:c1:00, port 46"),
+        ("kernel/fs-error", SubjectKind.NODE, "sda1", "sda1"),
+        ("monitor/blind", SubjectKind.NODE, "kernel-log", "kernel-log"),
+        ("nic/port-down", SubjectKind.NIC, "mlx5_0/1", "nic:mlx5_0, port 1"),
+    ],
+)
+def test_the_message_names_the_part(code, subject, subject_id, place):
+    one = Evidence(code=code, subject=subject, subject_id=subject_id, first_seen=NOW, last_seen=NOW)
+    assert judged(one, now=NOW + 60).message.startswith(f"{place}: ")
 
 
 def test_an_unknown_code_is_kept_and_only_watched():
