@@ -33,6 +33,7 @@ _EVENTS: Final = ("kernel-log", nvml_events.SOURCE)  # sources that tell what ha
 _MONITOR: Final = "monitor:"  # source of what is said about a probe itself; its name follows
 _NICS_MAX: Final = 64
 _LOG_IS_BLIND: Final[Key] = ("monitor/blind", SubjectKind.NODE, "kernel-log")
+_UNUSABLE: Final = frozenset({"kernel/init-failed", "kernel/reset-required"})
 _ADDRESSES_MAX: Final = 256  # PCI addresses remembered; no node has more GPUs and ports of network adapters
 
 
@@ -250,9 +251,19 @@ def _after_snapshot(
         addresses=memory.addresses | _addresses(matched.records.values() if snapshot.read else ()),
         driver_version=snapshot.driver_version or memory.driver_version,
     )
-    kept = {key: known for key, known in findings.items() if _concerns(known, snapshot, matched)}
-    after = after_reading(kept, SOURCE, readings.bad, readings.readable, now, rules.clear_dwell_seconds)
+    dwell_seconds = rules.clear_dwell_seconds
+    kept = {
+        key: known
+        for key, known in findings.items()
+        if _concerns(known, snapshot, matched) and not _disproved(known, readings.readable, now, dwell_seconds)
+    }
+    after = after_reading(kept, SOURCE, readings.bad, readings.readable, now, dwell_seconds)
     return memory, merge(after, readings.happened)
+
+
+def _disproved(known: Evidence, readable: Collection[str], now: float, dwell_seconds: float) -> bool:
+    """True for a GPU of which the log told that it can't be used, and which NVML reads well a while later."""
+    return known.code in _UNUSABLE and known.owner in readable and now - known.last_seen >= dwell_seconds
 
 
 def _addresses(records: Iterable[GPURecord]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from outrider.api.gpunode import Health, Verdict
@@ -39,8 +40,8 @@ DAMAGE = {
     "154 asks for a reboot": Damage(lambda machine: [recovery_line(machine.bus(FAULTY), 0, 2)], Verdict.REBOOT),
     "154 asks for a reset": Damage(lambda machine: [recovery_line(machine.bus(FAULTY), 0, 1)], Verdict.RESET, True),
     "kernel words": Damage(
-        lambda machine: [f"NVRM: GPU {machine.bus(FAULTY).lower()}: RmInitAdapter failed! (0x26:0x56:1474)"],
-        Verdict.RESET,
+        lambda machine: [f"NVRM: GPU {machine.bus(FAULTY).lower()}: GPU has fallen off the bus."],
+        Verdict.REBOOT,
     ),
 }
 
@@ -143,3 +144,25 @@ async def test_a_port_that_flaps_three_times_in_twelve_hours_stops_new_work_and_
     await machine.restart()
     await machine.look(80, seconds=600)  # thirteen quiet hours
     assert (machine.found, machine.score) == ([], 100)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0x65:1860)",
+        "NVRM: GPU 0000:3b:00.0: krcWatchdogInit: NV_ERR_RESET_REQUIRED",
+    ],
+)
+async def test_a_gpu_that_could_not_be_used_is_well_once_it_is_read_well_for_a_while(switch_on: Switch, line: str):
+    machine = await switch_on().look()
+    machine.kernel(line)
+    await machine.look()
+    assert machine.ill == {machine.uuid(FAULTY): Verdict.RESET}
+    await machine.look(2)
+    assert machine.ill == {machine.uuid(FAULTY): Verdict.RESET}
+    await machine.look()
+    assert (machine.found, machine.taint) == ([], None)
+    machine.kernel(line)
+    machine.gpus[FAULTY] = msgspec.structs.replace(machine.gpus[FAULTY], errors={"nvmlDeviceGetName": 999})
+    await machine.look(20)
+    assert machine.ill == {machine.uuid(FAULTY): Verdict.RESET}
