@@ -19,7 +19,8 @@ from rich.text import Text
 
 from outrider.api.gpunode import SubjectKind, Verdict
 from outrider.health.catalogue import Catalogue, load
-from outrider.health.findings import Evidence, Key, merge
+from outrider.health.clearing import after_boot, after_reset
+from outrider.health.findings import Evidence, Findings, Key, merge
 from outrider.health.judge import judge
 from outrider.health.kernel.bursts import Bursts
 from outrider.health.kernel.devices import ADDRESS_PREFIX
@@ -37,6 +38,9 @@ _OTHER_HOSTS: Final = "(other hosts)"
 _DISTINCT_MAX: Final = 1_000_000  # different lines remembered in all: some 60 MB
 _SETTLED_SECONDS: Final = 60.0  # a saved log has ended: nothing is left to wait for
 _SOURCE: Final = "kernel-log"
+_BOOT: Final = "Linux version "  # opens the first line of each boot
+_BOOT_BYTES: Final = _BOOT.encode()
+_OVER: Final = "nothing now: the node has booted since, or the driver took its advice back after a reset"
 # How files begin that hold a log and are no text: gzip, bzip2, xz, zstd, lz4, zip, the journal's own, UTF-16.
 _NO_TEXT: Final = (
     *(b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"PK\x03\x04"),
@@ -104,9 +108,16 @@ class _Host:
         self._name, self._lines = name, lines
         self._reader = KernelReader()
         self._seconds = self._clock = 0.0
+        self._past: Findings = {}
+        """All that was found before the last boot."""
+        self._standing: Findings = {}
+        """What of it outlives a boot."""
 
     def read(self, line: SavedLine) -> None:
-        """Take in a line."""
+        """Take in a line. Only where the log tells the times is it sure that a boot came after what was found."""
+        later = self.dated and line.seconds is not None and line.seconds >= self._seconds
+        if later and line.message.startswith(_BOOT):
+            self._boot()
         if line.seconds is not None:
             self._seconds, self.dated = line.seconds, True
         elif line.uptime_seconds is not None and not self.dated:
@@ -122,8 +133,19 @@ class _Host:
         if since is not None:
             self._take(self._reader.flush(), max(0.0, self._seconds - (self._clock - since)))
 
-    def evidence(self) -> Iterator[Evidence]:
-        """Return what was found; a device whose kind the log told later than its fault is of that kind."""
+    def found(self, catalogue: Catalogue) -> tuple[Findings, Findings]:
+        """Return all that was found, and what of it still stands at the end of the log."""
+        now = list(self._evidence())
+        standing = merge(after_boot(self._standing, catalogue, (_SOURCE,)), now)
+        return merge(self._past, now), after_reset(standing, catalogue)
+
+    def _boot(self) -> None:
+        before = list(self._evidence())
+        self._past, self._standing = merge(self._past, before), merge(self._standing, before)
+        self._reader = KernelReader()
+
+    def _evidence(self) -> Iterator[Evidence]:
+        """Return what was found since the boot; a device whose kind the log told later than its fault is of it."""
         self.end()
         for _, known in self._bursts.take():
             if known.subject is not SubjectKind.NODE or not known.subject_id.startswith(ADDRESS_PREFIX):
@@ -160,7 +182,9 @@ class Scan:
             continues = raw[:1] in (b" ", b"\t")
             if not continues:
                 head, head_read = raw, False
-            if raw[:1] != b"{" and not worth_reading(raw):  # an object of the journal may spell its text as numbers
+            if (
+                raw[:1] != b"{" and not worth_reading(raw) and _BOOT_BYTES not in raw
+            ):  # an object of the journal may spell its text as numbers
                 continue
             if continues and not head_read:
                 saved.read(head)  # who wrote the line that goes on here
@@ -183,14 +207,15 @@ class Scan:
         return sorted(found, key=lambda one: (-one.verdict.severity, one.node, one.first_seen or "", one.code))
 
     def _judged(self, name: str, host: _Host) -> Iterator[ScanFinding]:
-        findings = merge({}, host.evidence())
+        findings, standing = host.found(self._catalogue)
         names = dict.fromkeys((known.owner for known in findings.values() if known.subject is SubjectKind.GPU), "")
         latest = max((known.last_seen for known in findings.values()), default=0.0)
-        verdicts = judge(findings.values(), names, latest + _SETTLED_SECONDS, self._catalogue).verdicts
+        verdicts = judge(standing.values(), names, latest + _SETTLED_SECONDS, self._catalogue).verdicts
         for key, known in findings.items():
-            yield self._finding(name, host, known, verdicts[key])
+            yield self._finding(name, host, known, verdicts.get(key))
 
-    def _finding(self, name: str, host: _Host, known: Evidence, verdict: Verdict) -> ScanFinding:
+    def _finding(self, name: str, host: _Host, known: Evidence, verdict: Verdict | None) -> ScanFinding:
+        """``verdict`` is None for what is over."""
         row = self._catalogue.of(known.code)
         device, _, link = known.subject_id.partition("/")
         times = (known.first_seen, known.last_seen)
@@ -209,9 +234,9 @@ class Scan:
             last_seen=last,
             first_uptime_seconds=first_uptime,
             last_uptime_seconds=last_uptime,
-            verdict=verdict,
+            verdict=verdict or Verdict.NONE,
             meaning=row.meaning,
-            advice=row.advice,
+            advice=_OVER if verdict is None else row.advice,
             evidence=known.line,
         )
 

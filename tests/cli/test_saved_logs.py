@@ -16,7 +16,7 @@ from outrider.cli import saved_log
 from outrider.cli.main import app
 from outrider.cli.saved_log import Scan, ScanFinding
 from outrider.health.catalogue import load
-from testbed.xid_lines import xid_line
+from testbed.xid_lines import recovery_line, xid_line
 
 CATALOGUE = load()
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC).timestamp()
@@ -188,6 +188,35 @@ def test_codes_that_come_together_are_judged_together():
     verdicts = {one.code: str(one.verdict) for one in scanned(text)}
     assert verdicts == {"xid/48": "watch", "xid/63": "watch", "xid/94": "restart-app"}
     assert {str(one.verdict) for one in scanned(f"[1.0] {xid_line('00000000:3B:00.0', 48)}\n")} == {"reset"}
+
+
+BOOT = "Linux version 6.8.0-45-generic (build@host) (gcc 13.2.0)"
+
+
+def verdicts(*lines: str) -> dict[str, str]:
+    return {one.code: str(one.verdict) for one in scanned("\n".join(lines))}
+
+
+def test_what_a_boot_repaired_is_told_and_asks_for_nothing_any_more():
+    before, boot = f"2025-12-01T10:00:00Z a kernel: {XID}", f"2025-12-01T10:05:00Z a kernel: {BOOT}"
+    assert verdicts(before) == {"xid/79": "reboot"}
+    assert verdicts(before, boot) == {"xid/79": "none"}
+    assert scanned(f"{before}\n{boot}")[0].advice.startswith("nothing now: the node has booted since")
+    assert verdicts(before, boot, f"2025-12-01T10:06:00Z a kernel: {XID}") == {"xid/79": "reboot"}
+    assert verdicts(boot, f"2025-12-01T10:06:00Z a kernel: {XID}") == {"xid/79": "reboot"}
+    assert verdicts(before, boot.replace(" a ", " b ")) == {"xid/79": "reboot"}
+
+
+@pytest.mark.parametrize("older", [f"2025-11-30T10:00:00Z a kernel: {BOOT}", f"[    0.000000] {BOOT}", BOOT])
+def test_a_boot_that_may_have_been_before_the_fault_repairs_nothing(older):
+    assert verdicts(f"2025-12-01T10:00:00Z a kernel: {XID}", older) == {"xid/79": "reboot"}
+    assert verdicts(f"[  100.000000] {XID}", f"[    0.000000] {BOOT}") == {"xid/79": "reboot"}
+
+
+def test_what_a_reset_repaired_asks_for_nothing_any_more():
+    damage, repaired = xid_line("00000000:3B:00.0", 95), recovery_line("00000000:3B:00.0", 1, 0)
+    assert verdicts(f"[10.0] {damage}", f"[20.0] {repaired}") == {"xid/95": "none", "xid/154.0": "none"}
+    assert verdicts(f"[20.0] {repaired}", f"[30.0] {damage}") == {"xid/95": "reset", "xid/154.0": "none"}
 
 
 def test_the_gravest_comes_first():
