@@ -182,9 +182,8 @@ class Scan:
             continues = raw[:1] in (b" ", b"\t")
             if not continues:
                 head, head_read = raw, False
-            if (
-                raw[:1] != b"{" and not worth_reading(raw) and _BOOT_BYTES not in raw
-            ):  # an object of the journal may spell its text as numbers
+            of_journal = raw[:1] == b"{"  # such an object may spell its text as numbers
+            if not of_journal and not worth_reading(raw) and _BOOT_BYTES not in raw:
                 continue
             if continues and not head_read:
                 saved.read(head)  # who wrote the line that goes on here
