@@ -10,11 +10,13 @@ import contextlib
 import os
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 _READ_BYTES: Final = 16 * 1024
+_HEAD_BYTES: Final = 256  # the kernel reads no more of a script's first line
 _REAP_SECONDS: Final = 2.0  # for the kernel to end a killed process; longer: it is stuck in a driver
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
@@ -43,7 +45,7 @@ async def run(
         process = await _start(command, writing, uid, environment)
     except (OSError, ValueError) as error:
         output.close()
-        return Ran(problem=f"can't be started: {error}")
+        return Ran(problem=f"can't be started: {_why_not(command[0], error)}")
     finally:
         os.close(writing)
     try:
@@ -51,6 +53,21 @@ async def run(
     finally:
         _kill(process)
         output.close()
+
+
+def _why_not(program: str, error: Exception) -> str:
+    """Say why a program was not started: of a script, the kernel names the script even where its interpreter lacks."""
+    if not isinstance(error, FileNotFoundError):
+        return str(error)
+    try:
+        with Path(program).open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        return str(error)
+    words = head.partition(b"\n")[0].removeprefix(b"#!").decode("utf-8", "replace").split()
+    if not head.startswith(b"#!") or not words:
+        return f"{program}: what it needs to run, such as its loader, is not there: the agent's image has no such file"
+    return f"{program}: its interpreter {words[0]} is not there: the agent's image has no such program"
 
 
 async def _start(

@@ -29,6 +29,8 @@ _OUTPUT_BYTES: Final = 64 * 1024
 _LOOK_SECONDS: Final = 5.0  # the folder may be on a file system that hangs
 _SETTINGS_BYTES: Final = 64 * 1024
 _CHECKS_MAX: Final = 64  # findings are bounded too
+# The kubelet makes the folder of a ConfigMap's volume 0777, and ..data in it, where the files are, 0755.
+_OPEN_FOLDER: Final = "checks not run: everybody may change the folder; chmod o-w it (of a volume, name its ..data)"
 _FOLDER: Final = "folder"  # stands for the folder itself in the code of a finding
 
 
@@ -162,7 +164,7 @@ def _listed(folder: Path) -> dict[str, _Listed]:
     Raises OSError, also for a folder that everybody may change: a check in it could be anybody's.
     """
     if folder.stat().st_mode & stat.S_IWOTH:
-        raise PermissionError(errno.EPERM, "checks not run: everybody may change the folder; chmod o-w it")
+        raise PermissionError(errno.EPERM, _OPEN_FOLDER)
     files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.suffix != ".yaml"]
     listed: dict[str, _Listed] = {}
     for path in files[:_CHECKS_MAX]:

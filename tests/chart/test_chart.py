@@ -223,6 +223,13 @@ def test_each_optional_source_of_the_agent_brings_its_mount(render: Render) -> N
     assert mounts("--set", "nodeAgent.probes.checksConfigMap=mine") - mounts() == {"/etc/outrider-checks"}
 
 
+def test_checks_are_read_where_the_kubelet_keeps_a_volumes_files(render: Render) -> None:
+    objects = render("--set", "nodeAgent.probes.checksConfigMap=mine")
+    (item,) = (i for i in objects if i["kind"] == "ConfigMap" and i["metadata"]["name"] == "outrider-node-agent")
+    # The volume's own folder is one that everybody may change, and the agent runs nothing from such a folder.
+    assert yaml.safe_load(item["data"]["config.yaml"])["checksDir"] == "/etc/outrider-checks/..data"
+
+
 def test_every_host_path_but_state_and_pods_is_read_only(render: Render) -> None:
     spec = dict(pods_of(render()))["outrider-node-agent"]
     host = {volume["name"] for volume in spec["volumes"] if "hostPath" in volume}

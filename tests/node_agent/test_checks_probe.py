@@ -115,6 +115,34 @@ async def test_a_folder_that_everybody_may_change_or_that_is_gone_is_unknown(pro
     assert await settled(gone) == {"check/folder.unknown": "check folder: /nowhere: No such file or directory"}
 
 
+async def test_the_folder_in_which_the_kubelet_keeps_a_volumes_files_is_read_and_followed(probe, folder):
+    def lay(version: str, script: str) -> None:
+        (folder / version).mkdir(mode=0o755)
+        check(folder / version, "disk.sh", script)
+        (folder / "..new").symlink_to(version)
+        (folder / "..new").rename(folder / "..data")
+
+    lay("..1", "echo full; exit 2")
+    folder.chmod(0o777)  # as the kubelet leaves it
+    assert "name its ..data" in (await settled(probe))["check/folder.unknown"]
+    volume = ChecksProbe(Config(checks_dir=str(folder / "..data")))
+    assert await settled(volume) == {"check/disk": "full"}
+    lay("..2", "exit 0")
+    await volume.close()
+    again = ChecksProbe(Config(checks_dir=str(folder / "..data")))
+    assert await settled(again) == {}
+    await again.close()
+
+
+async def test_a_script_whose_interpreter_is_not_in_the_image_says_so(probe, folder):
+    check(folder, "disk.sh", "exit 0")
+    (folder / "disk.sh").write_text("#!/usr/bin/no-such-shell -e\nexit 0\n")
+    assert (await settled(probe))["check/disk.unknown"] == (
+        f"check disk: can't be started: {folder}/disk.sh: its interpreter /usr/bin/no-such-shell is not there: "
+        "the agent's image has no such program"
+    )
+
+
 async def test_two_files_of_one_name_are_told(probe, folder):
     check(folder, "disk.py", "exit 0")
     check(folder, "disk.sh", "exit 0")
