@@ -6,7 +6,7 @@ import msgspec
 
 from outrider.component import ComponentConfig
 
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 86_400)]  # without an end a probe would never be missed
 
 
 class Config(ComponentConfig, frozen=True, kw_only=True):

@@ -32,4 +32,6 @@ def _mapping(path: Path) -> object:
         raise ConfigError(f"{path}: can't be read: {error}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: is no YAML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: is nested too deep") from error
     return {} if content is None else content

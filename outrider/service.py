@@ -12,6 +12,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from outrider.api.names import RELEASE_NAMESPACE
+from outrider.config import ConfigError
 
 _LOG: Final = logging.getLogger(__name__)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -20,7 +21,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 def run(main: Callable[[], Awaitable[None]]) -> NoReturn:
     """Run ``main`` until it returns or a SIGTERM or SIGINT cancels it, then exit the process.
 
-    The exit code is 0 after a return or a signal; 1 after an exception, which is logged.
+    The exit code is 0 after a return or a signal; 1 after an exception, 2 after a ConfigError, which are logged.
     """
     raise SystemExit(asyncio.run(_supervise(main)))
 
@@ -33,7 +34,11 @@ async def _supervise(main: Callable[[], Awaitable[None]]) -> int:
     await asyncio.wait([task])
     if task.cancelled():
         return 0
-    if error := task.exception():
+    error = task.exception()
+    if isinstance(error, ConfigError):
+        _LOG.error("the settings can't be used: %s", error)
+        return 2
+    if error:
         _LOG.error("stopped by an error", exc_info=error)
         return 1
     return 0

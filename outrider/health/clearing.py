@@ -85,9 +85,9 @@ def after_time(findings: Findings, catalogue: Catalogue, now: float) -> dict[Key
 
 
 def _not_to_come(known: Evidence, now: float) -> Evidence:
-    if known.last_seen <= now:
+    if max(known.first_seen, known.last_seen) <= now:  # a state keeps its first, and moves its last with each reading
         return known
-    return msgspec.structs.replace(known, first_seen=min(known.first_seen, now), last_seen=now)
+    return msgspec.structs.replace(known, first_seen=min(known.first_seen, now), last_seen=min(known.last_seen, now))
 
 
 def _faded(known: Evidence, catalogue: Catalogue, now: float) -> bool:

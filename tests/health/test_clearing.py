@@ -51,6 +51,13 @@ def test_a_state_that_lasts_counts_once_and_one_that_returns_counts_again():
     assert reading(findings, [LINK], {"GPU-a"}, 7)[LINK.key].count == 2
 
 
+def test_a_clock_that_is_set_back_leaves_no_state_that_began_in_the_future():
+    before = msgspec.structs.replace(LINK, first_seen=NOW + 86400, last_seen=NOW + 86400)
+    seen_again = reading({before.key: before}, [LINK], {"GPU-a"}, 5)
+    known = after_time(seen_again, CATALOGUE, NOW + 5)[LINK.key]
+    assert (known.first_seen, known.last_seen) == (NOW + 5, NOW + 5)
+
+
 def test_a_reading_of_one_probe_clears_nothing_that_another_saw():
     logged = on_node("monitor/blind", source="monitor:kernel-log")
     findings = after_reading({logged.key: logged}, "test", [], {""}, NOW + 100, 0)

@@ -42,6 +42,7 @@ def test_values_are_read(tmp_path: Path) -> None:
         ("just words", "object"),
         ("a: [", "no YAML"),
         ("1: 2", "str"),
+        ("a: " + "[" * 5000, "nested too deep"),
     ],
 )
 def test_a_mistake_names_file_and_field(tmp_path: Path, text: str, said: str) -> None:

@@ -49,6 +49,15 @@ def test_a_return_exits_with_0_and_an_error_with_1_and_its_reason() -> None:
     assert "the reason" in told
 
 
+def test_settings_that_only_the_work_finds_wrong_exit_with_2_and_are_named_without_a_traceback() -> None:
+    body = "from outrider.config import ConfigError; raise ConfigError('disabledProbes: nope: no such probe')"
+    with start(body) as process:
+        _, told = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert "disabledProbes: nope: no such probe" in told
+    assert "Traceback" not in told
+
+
 async def test_readiness_says_why_not() -> None:
     reason: str | None = "no contact with the API server for 80 s"
     async with TestClient(TestServer(probe_application(lambda: reason))) as http:
