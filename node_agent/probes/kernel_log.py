@@ -78,6 +78,8 @@ class KernelLogProbe:
             for kind, number in kinds.items():
                 KERNEL_RECORDS.labels(kind).inc(number)
         self._records = None
+        if -1 < self._last < self._taken:  # it ends before what was taken in: another log stands in its place
+            return await self._read(self._open(replaces=True))
         self._say_waiting()
         self._replaying = False
         if self._wakeups is not None:
@@ -171,12 +173,15 @@ class KernelLogProbe:
             self._shut()
             self._last = -1
         replaced = self._source is not None and not os.path.samestat(self._source.identity, self._path.stat())
-        if replaced:
-            self._shut()
-        if self._source is None:
-            self._source = opened(str(self._path), replaces=replaced)
-            self._begin(-1 if replaced else max(self._last, self._remembered()))
-            self._listen(self._source.events)
+        if replaced or self._source is None:
+            return self._open(replaces=replaced)
+        return self._source
+
+    def _open(self, *, replaces: bool) -> Source:
+        self._shut()
+        self._source = opened(str(self._path), replaces=replaces)
+        self._begin(-1 if replaces else max(self._last, self._remembered()))
+        self._listen(self._source.events)
         return self._source
 
     def _remembered(self) -> int:

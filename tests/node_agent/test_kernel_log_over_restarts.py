@@ -179,6 +179,29 @@ async def test_a_log_that_comes_late_after_a_reboot_is_read_from_its_start(folde
     assert counts(await probe.read()) == {"xid/79": 1}
 
 
+async def test_a_log_that_went_and_came_back_is_read_from_its_start(folder, probe):
+    kernel_log.append(folder / "kmsg", [xid_line(BUS, 95)] * 10)
+    await probe.read()
+    (folder / "kmsg").unlink()
+    with pytest.raises(FileNotFoundError):
+        await probe.read()
+    kernel_log.create(folder / "kmsg")
+    assert counts(await probe.read()) == {}
+    kernel_log.append(folder / "kmsg", [xid_line(BUS, 79)])
+    report = await probe.read()
+    assert counts(report) == {"xid/79": 1}
+    assert report.position == KernelPosition("boot-1", 0, restarted=True)
+    kernel_log.append(folder / "kmsg", [xid_line(BUS, 48)])
+    assert counts(await probe.read()) == {"xid/48": 1}
+
+
+async def test_a_log_that_ends_before_what_the_memory_says_was_taken_in_is_another_one(folder):
+    kernel_log.append(folder / "kmsg", [xid_line(BUS, 79)])
+    report = await read_once(config_of(folder), KernelPosition("boot-1", 10**17))
+    assert counts(report) == {"xid/79": 1}
+    assert report.position == KernelPosition("boot-1", 0, restarted=True)
+
+
 async def test_a_record_from_the_future_is_of_now(folder):
     (folder / "kmsg").write_text(f"4,0,{10**15},-;{xid_line(BUS, 79)}\n")
     (told,) = (await read_once(config_of(folder))).sightings
