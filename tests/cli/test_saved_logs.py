@@ -52,6 +52,12 @@ def local(*parts: int) -> str:
         ("1764583200.250000 node-a kernel: ", "node-a", "2025-12-01T10:00:00.250Z"),
         ("[Mon Dec  1 10:00:00 2025] ", "", local(2025, 12, 1, 10)),
         ("[Dec 1 10:00] ", "", local(2025, 12, 1, 10)),
+        ("[Nov30 10:00] ", "", local(2025, 11, 30, 10)),
+        ("[Mon Dec  1 10:00:00 2025 <    0.000012>] ", "", local(2025, 12, 1, 10)),
+        ("kern  :warn  : [Mon Dec  1 10:00:00 2025] ", "", local(2025, 12, 1, 10)),
+        ("kern  :crit  : [Mon Dec  1 10:00:00 2025 <    0.000012>] ", "", local(2025, 12, 1, 10)),
+        ("kern  :warn  : [Nov30 10:00] ", "", local(2025, 11, 30, 10)),
+        ("kern  :warn  : 2025-12-01T10:00:00,123456+00:00 ", "", "2025-12-01T10:00:00.123Z"),
         ("2025-12-01T10:00:00,123456+00:00 ", "", "2025-12-01T10:00:00.123Z"),
         ("Feb 29 10:00:00 node-a kernel: ", "node-a", local(2024, 2, 29, 10)),
     ],
@@ -68,6 +74,8 @@ def test_a_line_with_a_date_is_read_with_its_host_and_time(head, node, seen):
         ("[   12.345678] ", ""),
         ("[12.345678] ", ""),
         ("<4>[   12.345678] ", ""),
+        ("[   12.345678 <    0.000012>] ", ""),
+        ("kern  :warn  : [   12.345678 <    0.000012>] ", ""),
         ("[   12.345678][ T1234] ", ""),
         ("[   12.345678][    C3] ", ""),
         ("kern  :warn  : [   12.345678] ", ""),
@@ -87,7 +95,13 @@ def test_a_line_with_the_time_since_the_boot_is_read(head, node):
     assert (found.first_seen, found.first_uptime_seconds) == (None, pytest.approx(12.345678))
 
 
-@pytest.mark.parametrize("head", ["", "kernel: ", "kernel: [123.456789] ", "\t", "  "])
+@pytest.mark.parametrize(
+    "head",
+    [
+        *("", "kernel: ", "kernel: [123.456789] ", "\t", "  ", "[  +1.250000] ", "[<    1.250000>] "),
+        *("kern  :warn  : ", "kern  :warn  : [  +1.250000] ", "kern  :warn  : [<    1.250000>] "),
+    ],
+)
 def test_a_line_without_any_time_is_read(head):
     (found,) = scanned(f"{head}{XID}\n", "node-7")
     assert (found.code, found.node) == ("xid/79", "node-7")
@@ -122,6 +136,10 @@ def test_entries_of_the_journal_are_read(message):
         f"[   12.345678] node-a python[12]: {XID}",
         f"<12>[   12.345678] {XID}",
         f"user  :warn  : [   12.345678] {XID}",
+        f"user  :warn  : [Mon Dec  1 10:00:00 2025] {XID}",
+        f"user  :warn  : [  +0.000012] {XID}",
+        f"user  :warn  : 2025-12-01T10:00:00,123456+00:00 {XID}",
+        f"daemon:warn  : {XID}",
         f"12,17,12345678,-;{XID}",
         f"12,17,12345678,-;outrider-drill: {XID}",
         f"[   12.345678] audit: type=1400 msg='{XID}'",

@@ -1,10 +1,13 @@
 r"""Forms of saved kernel logs: what dmesg, journalctl, syslog daemons and /dev/kmsg write, one line at a time.
 
-    dmesg                 [  123.456789] text          (also -r, -x, and with the printing thread or processor behind)
-    dmesg -T, -e          [Mon Dec  1 10:00:00 2025] text, [Dec  1 10:00] text
+    dmesg                 [  123.456789] text          (also -r, and with the printing thread or processor behind)
+    dmesg -T              [Mon Dec  1 10:00:00 2025] text
+    dmesg -e, -H          [Dec 1 10:00] text or [Nov30 10:00] text, then [  +0.000012] text, which has no time
+    dmesg -d              [  123.456789 <    0.000012>] text, also with -T; [<    0.000012>] text has no time either
     dmesg --time-format iso, and this with microseconds behind a comma
+    dmesg -x              kern  :warn  : before any of these, and before a text without time (-t)
     journalctl, syslog    Dec 01 10:00:00 host kernel: text, and the forms short-precise, short-iso, short-iso-precise,
-                          short-full, short-unix, short-monotonic; syslog's second time in brackets is left out
+                          short-full, short-unix, short-monotonic; a second time in brackets is left out
     journalctl -o json    one object a line
     /dev/kmsg             4,1234,123456789,-;text
     nothing               text
@@ -42,7 +45,10 @@ _MONOTONIC_WRITER: Final = (
 )
 _TEXT: Final = r" ?(?P<text>.*)"
 _PRIORITY: Final = r"(?:<(?P<priority>\d{1,4})>)?"
-_UPTIME: Final = r"\[\s{0,9}(?P<uptime>\d{1,12}\.\d{1,9})\](?:\[\s{0,9}[TC]\d{1,9}\])?"
+_DECODED: Final = r"(?:(?P<facility>[a-z0-9]{1,9})\s{0,6}:[a-z]{1,6}\s{0,6}: )?"  # dmesg -x
+_FACILITY: Final = "kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp"
+_DELTA: Final = r"(?: <\s{0,12}\d{1,12}\.\d{1,9}>)?"
+_UPTIME: Final = rf"\[\s{{0,9}}(?P<uptime>\d{{1,12}}\.\d{{1,9}}){_DELTA}\](?:\[\s{{0,9}}[TC]\d{{1,9}}\])?"
 _NAME: Final = r"[^\W_]{1,12}\.?"  # of a day or month, in the language of whoever wrote the log
 _MONTH: Final = rf"{_NAME}\s{{1,2}}\d{{1,2}}"
 _ISO: Final = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}"
@@ -52,22 +58,25 @@ _FORMS: Final = tuple(
     for form in (
         rf"{_PRIORITY}{_UPTIME} {_MONOTONIC_WRITER}{_TEXT}",
         rf"{_PRIORITY}{_UPTIME}{_TEXT}",
-        rf"(?P<facility>[a-z0-9]{{1,9}})\s{{0,6}}:[a-z]{{1,6}}\s{{0,6}}: {_UPTIME}{_TEXT}",
-        rf"\[(?P<ctime>{_NAME} {_MONTH} \d{{2}}:\d{{2}}:\d{{2}} \d{{4}})\]{_TEXT}",
-        rf"\[(?P<minute>{_MONTH} \d{{2}}:\d{{2}})\]{_TEXT}",
+        rf"{_DECODED}{_UPTIME}{_TEXT}",
+        rf"{_DECODED}\[(?P<ctime>{_NAME} {_MONTH} \d{{2}}:\d{{2}}:\d{{2}} \d{{4}}){_DELTA}\]{_TEXT}",
+        rf"{_DECODED}\[(?P<minute>{_NAME}\s{{0,2}}\d{{1,2}} \d{{2}}:\d{{2}})\]{_TEXT}",
+        rf"{_DECODED}\[(?:\s{{0,12}}\+|<\s{{0,12}})\d{{1,12}}\.\d{{1,9}}>?\]{_TEXT}",
         rf"{_PRIORITY}(?P<month>{_MONTH} \d{{2}}:\d{{2}}:\d{{2}}(?:\.\d{{1,9}})?) {_WRITER}{_TEXT}",
         rf"(?P<month>{_MONTH} \d{{2}}:\d{{2}}:\d{{2}}(?:\.\d{{1,9}})?){_TEXT}",
         rf"(?P<iso>{_ISO}(?:\.\d{{1,9}})?{_ZONE}) {_WRITER}{_TEXT}",
-        rf"(?P<iso>{_ISO}(?:[.,]\d{{1,9}})?{_ZONE}){_TEXT}",
+        rf"{_DECODED}(?P<iso>{_ISO}(?:[.,]\d{{1,9}})?{_ZONE}){_TEXT}",
         rf"{_NAME} (?P<full>{_ISO}(?:\.\d{{1,9}})?) (?P<zone>[\w+-]{{1,8}}) {_WRITER}{_TEXT}",
         rf"kernel: (?:{_UPTIME} )?(?P<text>.*)",
+        rf"(?P<facility>{_FACILITY})\s{{0,6}}:[a-z]{{1,6}}\s{{0,6}}: (?P<text>.*)",  # dmesg -xt
         rf"(?P<unix>\d{{9,11}}\.\d{{1,9}}) {_WRITER}{_TEXT}",
     )
 )
 _GATHERED: Final = re.compile(
-    r"(?P<host>[\w.-]{1,253}):\s{1,4}(?P<line>(?:<\d|\[\s{0,9}\d|\[[^\W\d_]{1,12}\.? |\d{4}-\d|\d,).*)", re.DOTALL
+    r"(?P<host>[\w.-]{1,253}):\s{1,4}(?P<line>(?:<\d|\[\s{0,9}[\d+<]|\[[^\W\d_]{1,12}\.? |\d{4}-\d|\d,).*)", re.DOTALL
 )
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[mK]")  # dmesg and journalctl may colour what they print
+_DAY_BEHIND_MONTH: Final = re.compile(r"(?<=[^\W\d_])\d")  # dmesg -e writes Nov30
 _SECOND_TIME: Final = re.compile(rf"{_UPTIME} ")
 
 
@@ -126,9 +135,9 @@ class SavedLog:
             and int(fields.get("priority") or 0) < _USER_PRIORITY
             and fields.get("facility") in (None, "kern")
         )
-        if who or fields.get("lone"):
-            text = _SECOND_TIME.sub("", text, count=1)
         seconds = self._seconds(fields)
+        if who or fields.get("lone") or seconds is not None:
+            text = _SECOND_TIME.sub("", text, count=1)
         return SavedLine(text, fields.get("host") or "", from_kernel, seconds, float(uptime) if uptime else None)
 
     def _seconds(self, fields: dict[str, str | None]) -> float | None:
@@ -168,7 +177,7 @@ def _month(written: str, now: float) -> float:
 
 
 def _minute(written: str, now: float) -> float:
-    return _without_year(written, "%b %d %H:%M", now)
+    return _without_year(_DAY_BEHIND_MONTH.sub(r" \g<0>", written, count=1), "%b %d %H:%M", now)
 
 
 def _unix(written: str, _now: float) -> float:
