@@ -6,16 +6,18 @@ lowers its score and stops new work, and is never a hard verdict.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from outrider.api.gpunode import Health, SubjectKind, Verdict
+from outrider.health.advice import next_step
 from outrider.health.catalogue import RECOVERY_PREFIX, XID_PREFIX, XID_RECOVERY_PREFIX, Catalogue
 from outrider.health.findings import NIC_OWNER, Evidence, Key
 from outrider.health.incidents import JOIN_SECONDS, Incident, incidents, leading
 from outrider.health.kernel.devices import ADDRESS_PREFIX
 from outrider.health.score import Shares, network, points, remaining, shares, together
+from outrider.health.start import SOURCE as START
 
 DEGRADED_BELOW: Final = 80  # a score that asks for attention although no verdict does
 WELL_FROM: Final = 85  # the score at which that ends: a score that wavers around one limit must not flap
@@ -47,6 +49,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """Gravest first: the lead of the first decides about the node."""
     message: str
     verdicts: dict[Key, Verdict]
+    deciders: dict[Key, str] = {}
+    """Code that decided about a finding instead of the finding's own row, where one did."""
 
     @property
     def low(self) -> list[str]:
@@ -71,7 +75,10 @@ def judge(
     """
     everything = sorted(findings, key=lambda evidence: evidence.key)
     groups = _by_owner(everything, gpus, nics)
-    verdicts = {key: one for group in groups.values() for key, one in _verdicts(group, now, catalogue).items()}
+    shared = {evidence.code for evidence in groups[NODE] if evidence.source == START}
+    rulings = {key: one for group in groups.values() for key, one in _rulings(group, shared, now, catalogue).items()}
+    verdicts = {key: ruling.verdict for key, ruling in rulings.items()}
+    deciders = {key: ruling.decided_by for key, ruling in rulings.items() if ruling.decided_by}
     parts = {owner: shares(group, catalogue, now) for owner, group in groups.items()}
     opinions = _opinions(groups, parts, verdicts, catalogue, low)
     told = incidents(everything, verdicts, catalogue)
@@ -81,8 +88,9 @@ def judge(
         gpus={owner: one for owner, one in opinions.items() if _is_gpu(owner)},
         nics={owner.removeprefix(NIC_OWNER): one for owner, one in opinions.items() if _is_nic(owner)},
         incidents=told,
-        message=_message(leading(everything, verdicts), told, verdicts, gpus, catalogue),
+        message=_message(everything, told, rulings, gpus, catalogue),
         verdicts=verdicts,
+        deciders=deciders,
     )
 
 
@@ -132,30 +140,40 @@ def _node_share(parts: Mapping[str, Shares], nics: int) -> float:
     return min(gpus, default=remaining(own)) * network([parts[owner] for owner in parts if _is_nic(owner)], nics)
 
 
-def _verdicts(group: Sequence[Evidence], now: float, catalogue: Catalogue) -> dict[Key, Verdict]:
-    """Return the verdict of each finding on one owner."""
+class _Ruling(NamedTuple):
+    verdict: Verdict
+    decided_by: str = ""
+    """Code of other evidence that decided."""
+
+
+def _rulings(
+    group: Sequence[Evidence], shared: Collection[str], now: float, catalogue: Catalogue
+) -> dict[Key, _Ruling]:
+    """Return what holds for each finding on one owner; ``shared`` has the codes of faults that all GPUs share."""
     advice = _advice(group, catalogue)
     by_code: dict[str, list[Evidence]] = {}
     for evidence in group:
         by_code.setdefault(evidence.code, []).append(evidence)
     detailed = {evidence.code.partition(".")[0] for evidence in group if _is_detail(evidence.code)}
 
-    def verdict(evidence: Evidence) -> Verdict:
+    def ruling(evidence: Evidence) -> _Ruling:
         row = catalogue.of(evidence.code)
         if evidence.code.startswith(XID_RECOVERY_PREFIX):
-            return row.verdict if evidence is advice.latest else Verdict.NONE
-        if evidence.code.startswith(XID_PREFIX) and advice.decides(evidence):
-            return Verdict.WATCH
+            return _Ruling(row.verdict) if evidence is advice.latest else _Ruling(Verdict.NONE, advice.last_word)
+        if evidence.code.startswith(XID_PREFIX) and (decider := advice.decider(evidence)):
+            return _Ruling(Verdict.WATCH, decider.code)
+        if causes := [code for code in row.decided_by if code in shared]:
+            return _Ruling(Verdict.WATCH, causes[0])
         others = [other for code in row.decided_by for other in by_code.get(code, ())]
         if evidence.code in detailed:
             others += [other for other in group if _details(other, evidence)]
         began, ended = (_beside(others, moment) for moment in (evidence.first_seen, evidence.last_seen))
         if began and ended:
-            return Verdict.WATCH
+            return _Ruling(Verdict.WATCH, ended.code)
         alone_since = evidence.last_seen if began else evidence.first_seen
-        return Verdict.NO_NEW_WORK if now - alone_since < row.settle_seconds else row.verdict
+        return _Ruling(Verdict.NO_NEW_WORK if now - alone_since < row.settle_seconds else row.verdict)
 
-    return {evidence.key: verdict(evidence) for evidence in group}
+    return {evidence.key: ruling(evidence) for evidence in group}
 
 
 class _Advice(msgspec.Struct, frozen=True):
@@ -166,9 +184,14 @@ class _Advice(msgspec.Struct, frozen=True):
     firm: list[Evidence]
     """Advice that replaces the table's verdicts."""
 
-    def decides(self, evidence: Evidence) -> bool:
-        """True where the driver knew of the evidence when it gave its advice: not of what came later."""
-        return any(evidence.last_seen <= one.last_seen + JOIN_SECONDS for one in self.firm)
+    @property
+    def last_word(self) -> str:
+        """Code of the Xid 154 line that holds now."""
+        return self.latest.code if self.latest else ""
+
+    def decider(self, evidence: Evidence) -> Evidence | None:
+        """Return the advice that the driver gave knowing of the evidence: none for what came later."""
+        return next((one for one in self.firm if evidence.last_seen <= one.last_seen + JOIN_SECONDS), None)
 
 
 def _advice(group: Sequence[Evidence], catalogue: Catalogue) -> _Advice:
@@ -187,12 +210,12 @@ def _details(other: Evidence, evidence: Evidence) -> bool:
     return other.code.startswith(f"{evidence.code}.") and other.subject_id == evidence.subject_id
 
 
-def _beside(others: Iterable[Evidence], moment: float) -> bool:
-    """True where one of the others was seen around the moment: what decided about one day does not about another.
+def _beside(others: Iterable[Evidence], moment: float) -> Evidence | None:
+    """Return one of the others that was seen around the moment: what decided about one day does not about another.
 
     Between its first and its last sighting that is known only of what came again and again without a pause.
     """
-    return any(_around(one, moment) for one in others)
+    return next((one for one in others if _around(one, moment)), None)
 
 
 def _around(one: Evidence, moment: float) -> bool:
@@ -220,20 +243,34 @@ def _health(verdict: Verdict, blind: bool, low: bool) -> Health:
 
 
 def _message(
-    lead: Evidence | None,
+    everything: Sequence[Evidence],
     told: Sequence[Incident],
-    verdicts: Mapping[Key, Verdict],
+    rulings: Mapping[Key, _Ruling],
     gpus: Mapping[str, str],
     catalogue: Catalogue,
 ) -> str:
+    lead = leading(everything, {key: ruling.verdict for key, ruling in rulings.items()})
     if lead is None:
         return f"{len(gpus)} GPUs, nothing known against them"
-    row = catalogue.of(lead.code)
-    place = _place(lead, gpus)
+    ruling, row = rulings[lead.key], catalogue.of(lead.code)
+    same = {one.owner for one in everything if one.code == lead.code and rulings[one.key].verdict is ruling.verdict}
+    place = _several(same, gpus) if _is_gpu(lead.owner) and len(same) > 1 else _place(lead, gpus)
     where = f"{place}: " if place else ""
-    softened = verdicts[lead.key] is Verdict.WATCH and row.verdict.hard  # other evidence says that it is less
-    advice = "nothing now: what was seen with it is milder, or decides" if softened else row.advice
-    return f"{where}{row.meaning} ({lead.code}). {_also(told[0].members)}Next: {advice}."
+    what = f" {lead.line}." if row.blind and lead.line else ""  # its meaning alone does not tell what is silent
+    advice = next_step(lead.code, ruling.verdict, ruling.decided_by, catalogue)
+    return f"{where}{row.meaning} ({lead.code}).{what} {_also(told[0].members)}Next: {advice}."
+
+
+def _several(owners: Collection[str], gpus: Mapping[str, str]) -> str:
+    """Return in words on which GPUs a fault is that several have."""
+    if gpus and set(owners) >= set(gpus):
+        return f"all {len(owners)} GPUs"
+    names = [_gpu_name(owner, gpus).partition(" (")[0].removeprefix("GPU ") for owner in owners]
+    return f"{len(owners)} GPUs: {', '.join(sorted(names, key=lambda name: (len(name), name)))}"
+
+
+def _gpu_name(owner: str, gpus: Mapping[str, str]) -> str:
+    return gpus.get(owner) or owner.replace(ADDRESS_PREFIX, "at ", 1)
 
 
 def _place(lead: Evidence, gpus: Mapping[str, str]) -> str:

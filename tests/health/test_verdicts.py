@@ -1,9 +1,11 @@
+import msgspec
 import pytest
 from evidence import CATALOGUE, GPU_NAMES, NOW, evidences, on_gpu, on_node
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.api.gpunode import Health, SubjectKind, Verdict
+from outrider.health.advice import next_step
 from outrider.health.findings import Evidence, merge
 from outrider.health.judge import Judgement, judge
 
@@ -32,7 +34,7 @@ def judged(*findings: Evidence, now: float = NOW) -> Judgement:
         ("remap/pending", Verdict.WATCH),
         ("nvlink/inactive", Verdict.NO_NEW_WORK),
         ("gpu/lost", Verdict.REBOOT),
-        ("gpu/missing", Verdict.REBOOT),
+        ("gpu/missing", Verdict.NO_NEW_WORK),
         ("recovery/1", Verdict.RESET),
         ("recovery/2", Verdict.REBOOT),
         ("recovery/3", Verdict.NO_NEW_WORK),
@@ -57,6 +59,13 @@ def test_the_message_names_the_gpu_what_happened_and_what_to_do_next():
     assert message.startswith("GPU 1: the GPU no longer answers on PCIe")
     assert "(xid/79)" in message
     assert "Next: reboot the node" in message
+
+
+def test_a_missing_gpu_is_gone_once_a_second_reading_misses_it_too():
+    once = on_gpu("gpu/missing", ago=600)
+    assert judged(once).node.verdict is Verdict.NO_NEW_WORK
+    twice = msgspec.structs.replace(once, last_seen=once.last_seen + 5)
+    assert judged(twice).node.verdict is Verdict.REBOOT
 
 
 @pytest.mark.parametrize(
@@ -167,7 +176,55 @@ def test_the_companion_of_an_uncorrectable_error_decides(companion, verdict):
 def test_a_softened_error_is_not_told_to_be_repaired():
     assert "Next: move work off the GPU and reset it" in judged(on_gpu("xid/48")).message
     softened = judged(on_gpu("xid/48"), on_gpu("xid/63", ago=59.9)).message
-    assert "(xid/48). The same fault shows as xid/63. Next: nothing now" in softened
+    assert "(xid/48). The same fault shows as xid/63. Next: xid/63, seen with it, decides: nothing now" in softened
+
+
+@pytest.mark.parametrize(
+    ("code", "decider", "advice"),
+    [
+        ("xid/48", "xid/63", "xid/63, seen with it, decides: nothing now; a reset at the next idle moment"),
+        ("xid/79", "xid/154.1", "xid/154.1, seen with it, decides: "),
+        ("xid/13", "recovery/2", "recovery/2, seen with it, decides: reboot the node"),
+        ("xid/154.2", "xid/154.0", "xid/154.0, the later one, decides: "),
+    ],
+)
+def test_advice_is_that_of_the_code_which_decides(code, decider, advice):
+    one, other = on_gpu(code), on_gpu(decider, ago=55)
+    judgement = judged(one, other)
+    assert judgement.deciders == {one.key: decider}
+    assert next_step(code, judgement.verdicts[one.key], decider, CATALOGUE).startswith(advice)
+
+
+def test_advice_of_an_error_that_still_settles_says_what_is_waited_for():
+    one = on_gpu("xid/48", ago=0.3)
+    assert "Next: wait 1 s for what may come with it and decide; then move work off the GPU" in judged(one).message
+
+
+@pytest.mark.parametrize("code", sorted(CATALOGUE.codes))
+def test_a_finding_that_nothing_else_decides_about_has_the_advice_of_its_row(code):
+    judgement = judged(on_gpu(code, ago=120))
+    assert judgement.deciders == {}
+    assert next_step(code, judgement.verdicts[on_gpu(code).key], "", CATALOGUE) == CATALOGUE.of(code).advice
+
+
+def test_a_fault_that_several_gpus_have_is_told_of_all_of_them():
+    names = {f"GPU-{index}": f"GPU {index} (GPU-{index})" for index in range(12)}
+    everywhere = [on_gpu("fabric/failed", uuid) for uuid in names]
+    assert judge(everywhere, names, NOW, CATALOGUE).message.startswith("all 12 GPUs: ")
+    three = [on_gpu("fabric/failed", f"GPU-{index}") for index in (10, 2, 0)]
+    assert judge(three, names, NOW, CATALOGUE).message.startswith("3 GPUs: 0, 2, 10: ")
+    alone = [on_gpu("fabric/failed", "GPU-2"), on_gpu("xid/13", "GPU-3")]
+    assert judge(alone, names, NOW, CATALOGUE).message.startswith("GPU 2 (GPU-2): ")
+
+
+def test_boards_that_are_known_by_address_only_are_named_by_it_when_several_fail():
+    boards = [on_gpu("xid/79", f"pci:00000000:{bus}:00") for bus in ("3b", "1a")]
+    assert judge(boards, {}, NOW, CATALOGUE).message.startswith("2 GPUs: at 00000000:1a:00, at 00000000:3b:00: ")
+
+
+def test_the_message_about_a_silent_gpu_says_what_did_not_answer():
+    silent = on_gpu("monitor/blind", line="NVML calls on this GPU did not return within 10 s")
+    assert "(monitor/blind). NVML calls on this GPU did not return within 10 s. Next:" in judged(silent).message
 
 
 def test_a_companion_of_another_gpu_or_another_day_does_not_decide():
