@@ -4,6 +4,7 @@ Reads a stream of any length in bounded memory. Lines are grouped by the host th
 for itself; a log without host names is one node.
 """
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from outrider.api.gpunode import SubjectKind, Verdict
+from outrider.api.gpunode import LINE_MAX, SubjectKind, Verdict
 from outrider.health.catalogue import Catalogue, load
 from outrider.health.clearing import after_boot, after_reset
 from outrider.health.findings import Evidence, Findings, Key, merge
@@ -25,6 +26,7 @@ from outrider.health.judge import judge
 from outrider.health.kernel.bursts import Bursts
 from outrider.health.kernel.devices import ADDRESS_PREFIX
 from outrider.health.kernel.reader import KernelReader, worth_reading
+from outrider.health.kernel.records import DRILL
 from outrider.health.kernel.saved import LINE_BYTES, SavedLine, SavedLog
 from outrider.health.kernel.words import Naming, Said
 
@@ -40,6 +42,8 @@ _SETTLED_SECONDS: Final = 60.0  # a saved log has ended: nothing is left to wait
 _SOURCE: Final = "kernel-log"
 _BOOT: Final = "Linux version "  # opens the first line of each boot
 _BOOT_BYTES: Final = _BOOT.encode()
+_NAMES_DRIVER: Final = re.compile(r"NVRM: |S?Xid\s{0,4}\(")
+_READ: Final = re.compile(rf"NVRM: |nvidia-nvswitch\d{{1,4}}: |{DRILL}")  # begins the driver's lines, and rehearsals
 _OVER: Final = "nothing now: the node has booted since, or the driver took its advice back after a reset"
 # How files begin that hold a log and are no text: gzip, bzip2, xz, zstd, lz4, zip, the journal's own, UTF-16.
 _NO_TEXT: Final = (
@@ -108,6 +112,9 @@ class _Host:
         self._name, self._lines = name, lines
         self._reader = KernelReader()
         self._seconds = self._clock = 0.0
+        self._early: list[Evidence] = []
+        """What was found before the first line with a date, as of the date of that line: it was no later."""
+        self._early_counts: dict[Key, int] = {}
         self._past: Findings = {}
         """All that was found before the last boot."""
         self._standing: Findings = {}
@@ -119,13 +126,27 @@ class _Host:
         if later and line.message.startswith(_BOOT):
             self._boot()
         if line.seconds is not None:
-            self._seconds, self.dated = line.seconds, True
+            self._date(line.seconds)
         elif line.uptime_seconds is not None and not self.dated:
             self._seconds, self.timed = line.uptime_seconds, True
         self._clock = line.uptime_seconds if line.uptime_seconds is not None else self._seconds
         if self._reader.overdue(self._clock):
             self.end()
         self._take(self._reader.read(line.message, self._clock), self._seconds)
+
+    def times_of(self, known: Evidence) -> tuple[float | None, float | None]:
+        """Return when it was first and last seen, None where no line tells."""
+        if not (self.dated or self.timed):
+            return None, None
+        early = self._early_counts.get(known.key, 0)
+        return None if early else known.first_seen, None if early == known.count else known.last_seen
+
+    def _date(self, seconds: float) -> None:
+        if not self.dated:
+            found = list(self._evidence())
+            self._early = [msgspec.structs.replace(one, first_seen=seconds, last_seen=seconds) for one in found]
+            self._early_counts = {one.key: one.count for one in found}
+        self._seconds, self.dated = seconds, True
 
     def end(self) -> None:
         """Take in what waits for further lines."""
@@ -141,12 +162,13 @@ class _Host:
 
     def _boot(self) -> None:
         before = list(self._evidence())
-        self._past, self._standing = merge(self._past, before), merge(self._standing, before)
+        self._past, self._standing, self._early = merge(self._past, before), merge(self._standing, before), []
         self._reader = KernelReader()
 
     def _evidence(self) -> Iterator[Evidence]:
         """Return what was found since the boot; a device whose kind the log told later than its fault is of it."""
         self.end()
+        yield from self._early
         for _, known in self._bursts.take():
             if known.subject is not SubjectKind.NODE or not known.subject_id.startswith(ADDRESS_PREFIX):
                 yield known
@@ -173,6 +195,9 @@ class Scan:
         self._now = now
         self._hosts: dict[str, _Host] = {}
         self._lines = _Lines()
+        self.unread = 0
+        """Number of lines that name the GPU's driver or an Xid, and not as the driver writes it in a known form."""
+        self.first_unread = ""
 
     def read(self, stream: BinaryIO) -> None:
         """Take in a log, line by line. Raises OSError, and NoTextError for what is no text."""
@@ -193,6 +218,9 @@ class Scan:
     def _take(self, line: SavedLine) -> None:
         if not line.from_kernel:
             return
+        if _NAMES_DRIVER.search(line.message) and not _READ.match(line.message):
+            self.unread += 1
+            self.first_unread = self.first_unread or line.message[:LINE_MAX]
         name = line.host or self._node
         if name not in self._hosts and len(self._hosts) >= _HOSTS_MAX:
             name = _OTHER_HOSTS
@@ -217,9 +245,9 @@ class Scan:
         """``verdict`` is None for what is over."""
         row = self._catalogue.of(known.code)
         device, _, link = known.subject_id.partition("/")
-        times = (known.first_seen, known.last_seen)
-        first, last = (_written(seconds) for seconds in times) if host.dated else (None, None)
-        first_uptime, last_uptime = times if host.timed and not host.dated else (None, None)
+        times = host.times_of(known)
+        first, last = (None if one is None else _written(one) for one in times) if host.dated else (None, None)
+        first_uptime, last_uptime = (None, None) if host.dated else times
         return ScanFinding(
             node=name,
             code=known.code,
@@ -253,9 +281,24 @@ def run(paths: Iterable[Path], node: str, *, as_json: bool, console: Console) ->
     findings = scan.findings()
     if as_json:
         sys.stdout.write("".join(f"{msgspec.json.encode(finding).decode()}\n" for finding in findings))
-    else:
+    elif findings or not scan.unread:
         console.print(table(findings), soft_wrap=False)
-    return exit_code(finding.verdict for finding in findings)
+    if scan.unread:
+        sys.stderr.write(_told_unread(scan))
+    return max(exit_code(finding.verdict for finding in findings), EXIT_SOFT if scan.unread else EXIT_NOTHING)
+
+
+def _told_unread(scan: Scan) -> str:
+    lines = "1 line names" if scan.unread == 1 else f"{scan.unread} lines name"
+    return (
+        f"outrider: {lines} the GPU's driver or an Xid in no form that is known, and was not judged: not a clean log\n"
+        f"  first: {_printable(scan.first_unread)}\n"
+        "  give the log as dmesg, journalctl or syslog wrote it; one line: outrider explain 'NVRM: Xid (...): ...'\n"
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:

@@ -107,6 +107,54 @@ def test_a_line_without_any_time_is_read(head):
     assert (found.code, found.node) == ("xid/79", "node-7")
 
 
+def test_a_time_that_no_line_tells_is_none():
+    (found,) = scanned(f"{XID}\nDec 01 10:00:00 kernel: usb 1-1: new device, NVRM none\n")
+    assert (found.count, found.first_seen, found.last_seen) == (1, None, None)
+    (found,) = scanned(f"[12.5] {XID}\nDec 01 10:00:00 kernel: {XID}\n")
+    assert (found.count, found.first_seen, found.last_seen) == (2, None, local(2025, 12, 1, 10))
+    assert (found.first_uptime_seconds, found.last_uptime_seconds) == (None, None)
+    (found,) = scanned(f"[999999999999.0] {XID}\nDec 01 10:00:00 kernel: {XID}\n{XID}\n")
+    assert (found.count, found.first_seen, found.last_seen) == (3, None, local(2025, 12, 1, 10))
+
+
+def test_what_has_no_time_counts_as_fresh_as_the_first_line_that_has_one():
+    stale = xid_line("00000000:3B:00.0", 31)
+    dated = "2025-12-01T10:00:00Z a kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.65.06"
+    (alone,), (later,) = scanned(f"{stale}\n", "a"), scanned(f"{stale}\n{dated}\n", "a")
+    assert (alone.verdict, alone.count) == (later.verdict, later.count)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"(01/12 10:00) {XID}",
+        f"[0x12ab] {XID}",
+        f"2025-12-01T10:00:00Z stderr F [   12.345678] {XID}",
+        f"<<{XID}",
+        '{"MESSAGE":"' + XID,
+        "??? NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
+        "nvidia-nvswitch on node 3 said SXid (PCI:0000:c1:00.0): 24007",
+    ],
+)
+def test_a_line_of_the_driver_in_no_known_form_never_passes_for_clean(line, tmp_path):
+    path = tmp_path / "log"
+    path.write_text(f"usb 1-1: new device\n{line}\n")
+    done = CliRunner().invoke(app, ["scan", "--kernel-log", str(path)])
+    assert done.exit_code == 1
+    assert "1 line names the GPU's driver or an Xid in no form that is known" in done.output
+    assert "Nothing found" not in done.output
+    path.write_text(f"{XID}\n{line}\n")
+    done = CliRunner().invoke(app, ["scan", "--kernel-log", str(path), "-o", "json"])
+    assert done.exit_code == 3
+    assert "not a clean log" in done.output
+
+
+def test_the_driver_s_other_words_and_rehearsals_are_no_unread_lines():
+    scan = Scan(CATALOGUE, NOW)
+    scan.read(io.BytesIO(f"[1.0] NVRM: loading NVIDIA\n[2.0] outrider-drill: {XID}\nNVRM: all well\n".encode()))
+    assert (scan.findings(), scan.unread) == ([], 0)
+
+
 @pytest.mark.parametrize(
     "message",
     [json.dumps(XID), json.dumps(list(XID.encode()))],
