@@ -51,7 +51,7 @@ _POLLED: dict[str, tuple[str, int]] = {  # finding: key of the simulated library
 }
 
 
-def figures(only: Sequence[str], soak_minutes: float) -> list[Figure]:
+def figures(only: Sequence[str], injections: int, soak_minutes: float) -> list[Figure]:
     """Measure on a testbed of its own, which is removed afterwards; ``only`` names parts, none means all.
 
     A part that fails is said and left out. Raises TestbedError where the testbed does not start.
@@ -60,7 +60,7 @@ def figures(only: Sequence[str], soak_minutes: float) -> list[Figure]:
     try:
         state = cluster.up(_TESTBED, nodes=1, say=to_stderr)
         release.install(state, to_stderr, *_SETTINGS, *_DEFAULTS)
-        return _measure(AgentNode(state), only or list(_PARTS), soak_minutes)
+        return _measure(AgentNode(state, injections), only or list(_PARTS), soak_minutes)
     finally:
         cluster.down(_TESTBED)
 
@@ -97,7 +97,7 @@ def _idle(agent: AgentNode) -> list[Figure]:
 def _lines(agent: AgentNode) -> list[Figure]:
     """Each line is of a new code, so that each is a new finding."""
     began, written = time.time(), dict[tuple[str, str], float]()
-    for number in range(_INJECTIONS):
+    for number in range(agent.injections):
         gpu = number % GPUS
         line = xid_line(agent.driver.bus_id(gpu), _FIRST_CODE + number, "bench")
         written[f"xid/{_FIRST_CODE + number}", agent.uuid(gpu)] = time.time()
@@ -125,7 +125,7 @@ def _events(agent: AgentNode) -> list[Figure]:
 
 def _polled(agent: AgentNode) -> list[Figure]:
     delays: list[float] = []
-    for _ in range(-(-_INJECTIONS // (GPUS * len(_POLLED)))):
+    for _ in range(-(-agent.injections // (GPUS * len(_POLLED)))):
         began, written = time.time(), dict[tuple[str, str], float]()
         for code, (key, value) in _POLLED.items():
             for gpu in range(GPUS):
@@ -159,7 +159,7 @@ def _taints(agent: AgentNode) -> list[Figure]:
 async def _taint_times(agent: AgentNode) -> list[Figure]:
     async with connect("bench", kubeconfig=agent.state.folder / "kubeconfig") as client:
         delays = []
-        for number in range(_INJECTIONS):
+        for number in range(agent.injections):
             gpu = number % GPUS
             line = xid_line(agent.driver.bus_id(gpu), _HARD_XID, f"bench {number}")
             version = (await client.list(NODES)).resource_version
@@ -275,10 +275,12 @@ def main() -> int:
     """Measure; the exit code is 1 where something did not work."""
     parser = argparse.ArgumentParser(prog="make bench-agent", description=__doc__)
     parser.add_argument("--only", nargs="*", choices=list(_PARTS), default=[], help="parts; the others' figures stay")
+    parser.add_argument("--injections", type=int, default=_INJECTIONS, help="faults of each kind (default %(default)s)")
     parser.add_argument("--soak-minutes", type=float, default=0, help="also watch memory for so long (30 is usual)")
     arguments = parser.parse_args()
     try:
-        write(_merged(figures(arguments.only, arguments.soak_minutes), arguments.only), OUT)
+        found = figures(arguments.only, arguments.injections, arguments.soak_minutes)
+        write(_merged(found, arguments.only), OUT)
     except TestbedError as error:
         print(error, file=sys.stderr)
         return 1

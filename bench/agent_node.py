@@ -41,8 +41,9 @@ class Usage(NamedTuple):
 class AgentNode:
     """One node of the testbed and the agent's processes there."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, injections: int) -> None:
         self.state = state
+        self.injections = injections
         self.node: Node = node.all_of(state)[0]
         self.driver = Driver(self.node.driver)
         self._sequence = 0
