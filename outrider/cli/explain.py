@@ -137,9 +137,8 @@ def _belief(code: str, row: Fault, *, known: bool) -> list[str]:
             f"beside one of {codes} (within {COMPANION_SECONDS:g} s) that one decides, and this is only watched"
         )
     if row.settle_seconds:
-        says.append(
-            f"for the first {row.settle_seconds:g} s it only keeps new work away: what comes with it may decide"
-        )
+        why = "it has to be seen again" if row.clears is Clears.RECOVERY else "what comes with it may decide"
+        says.append(f"for the first {row.settle_seconds:g} s it only keeps new work away: {why}")
     if row.blind or row.silent:
         says.append("it is silence, so it never leads to a reset, reboot or replacement")
     if not known:

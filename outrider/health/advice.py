@@ -3,7 +3,7 @@
 from typing import Final
 
 from outrider.api.gpunode import Verdict
-from outrider.health.catalogue import XID_RECOVERY_PREFIX, Catalogue
+from outrider.health.catalogue import XID_RECOVERY_PREFIX, Catalogue, Clears
 
 OVER: Final = "nothing now: the node has booted since, or the driver took its advice back after a reset"
 
@@ -19,5 +19,7 @@ def next_step(code: str, verdict: Verdict, decided_by: str, catalogue: Catalogue
         when = "the later one" if code.startswith(XID_RECOVERY_PREFIX) else "seen with it"
         return f"{decided_by}, {when}, decides: {catalogue.of(decided_by).advice}"
     if row.verdict.hard and not verdict.hard:
+        if row.clears is Clears.RECOVERY:
+            return f"wait for the next reading, which must show it too; then {row.advice}"
         return f"wait {row.settle_seconds:g} s for what may come with it and decide; then {row.advice}"
     return row.advice

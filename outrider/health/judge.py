@@ -12,7 +12,7 @@ import msgspec
 
 from outrider.api.gpunode import Health, SubjectKind, Verdict
 from outrider.health.advice import next_step
-from outrider.health.catalogue import RECOVERY_PREFIX, XID_PREFIX, XID_RECOVERY_PREFIX, Catalogue
+from outrider.health.catalogue import RECOVERY_PREFIX, XID_PREFIX, XID_RECOVERY_PREFIX, Catalogue, Clears
 from outrider.health.findings import NIC_OWNER, Evidence, Key
 from outrider.health.incidents import JOIN_SECONDS, Incident, incidents, leading
 from outrider.health.kernel.devices import ADDRESS_PREFIX
@@ -171,7 +171,8 @@ def _rulings(
         if began and ended:
             return _Ruling(Verdict.WATCH, ended.code)
         alone_since = evidence.last_seen if began else evidence.first_seen
-        return _Ruling(Verdict.NO_NEW_WORK if now - alone_since < row.settle_seconds else row.verdict)
+        until = evidence.last_seen if row.clears is Clears.RECOVERY else now  # a state settles by being seen again
+        return _Ruling(Verdict.NO_NEW_WORK if until - alone_since < row.settle_seconds else row.verdict)
 
     return {evidence.key: ruling(evidence) for evidence in group}
 

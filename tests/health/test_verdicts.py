@@ -64,6 +64,7 @@ def test_the_message_names_the_gpu_what_happened_and_what_to_do_next():
 def test_a_missing_gpu_is_gone_once_a_second_reading_misses_it_too():
     once = on_gpu("gpu/missing", ago=600)
     assert judged(once).node.verdict is Verdict.NO_NEW_WORK
+    assert "Next: wait for the next reading, which must show it too; then reboot" in judged(once).message
     twice = msgspec.structs.replace(once, last_seen=once.last_seen + 5)
     assert judged(twice).node.verdict is Verdict.REBOOT
 
@@ -202,7 +203,7 @@ def test_advice_of_an_error_that_still_settles_says_what_is_waited_for():
 
 @pytest.mark.parametrize("code", sorted(CATALOGUE.codes))
 def test_a_finding_that_nothing_else_decides_about_has_the_advice_of_its_row(code):
-    judgement = judged(on_gpu(code, ago=120))
+    judgement = judged(msgspec.structs.replace(on_gpu(code, ago=120), last_seen=NOW - 60))
     assert judgement.deciders == {}
     assert next_step(code, judgement.verdicts[on_gpu(code).key], "", CATALOGUE) == CATALOGUE.of(code).advice
 

@@ -9,7 +9,7 @@ from node_agent.probes.report import Report, States
 from node_agent.programs import Ran
 from outrider.api.gpunode import DiagnosticRequest, DiagnosticState, Health, Verdict
 from testbed.nvml.state import NvmlState, Value
-from tests.incidents.machine import Machine, Switch
+from tests.incidents.machine import Machine, Switch, readings
 
 FAULTY = 2
 BUSY: dict[str, Value | None] = {"utilization": "97 60", "clock.sm": 1980, "clock.event_reasons": 0}
@@ -85,8 +85,20 @@ async def test_a_gpu_that_a_reboot_does_not_bring_back_is_named(switch_on: Switc
     await machine.reboot()
     await machine.look()
     assert machine.found == [("gpu/missing", machine.uuid(FAULTY))]
+    assert (machine.verdict, machine.taint) == (Verdict.NO_NEW_WORK, None)  # the driver may still list them one by one
+    await machine.look()
     assert machine.ill == {machine.uuid(FAULTY): Verdict.REBOOT}
     assert (machine.taint, neighbours(machine)) == ("gpu-missing", WELL)
+
+
+async def test_gpus_that_a_starting_driver_lists_one_after_the_other_are_not_missing(switch_on: Switch):
+    machine = await switch_on().look()
+    await machine.reboot()
+    for listed in (3, 8, 8, 8, 8, 8):
+        machine.gpus = readings(listed)
+        await machine.look()
+        assert (machine.ill, machine.taint) == ({}, None)
+    assert machine.found == []
 
 
 async def test_a_gpu_off_the_bus_in_three_lines_without_an_xid_is_named(switch_on: Switch):
