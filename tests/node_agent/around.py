@@ -20,7 +20,8 @@ def record(index: int, **values) -> GPURecord:
 class Around:
     """The node as the agent knows it."""
 
-    def __init__(self, gpus: int = 2) -> None:
+    def __init__(self, gpus: int = 2, now: float = NOW) -> None:
+        self.now = now
         self.memory = Memory(inventory=[record(index) for index in range(gpus)])
         self.node = None
         self.gpunode = None
@@ -42,10 +43,10 @@ class Around:
         )
 
     def take(self, name: str, report: Report, seconds: float = 0.0) -> None:
-        self.memory = absorb(self.memory, name, report, NOW + seconds, RULES)
+        self.memory = absorb(self.memory, name, report, self.now + seconds, RULES)
 
     def judgement(self, seconds: float = 0.0):
-        return conclude(self.memory, NOW + seconds, RULES)
+        return conclude(self.memory, self.now + seconds, RULES)
 
     def codes(self) -> dict[str, str]:
         return {evidence.code: evidence.subject_id for evidence in self.memory.findings}

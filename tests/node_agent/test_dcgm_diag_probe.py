@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 from around import Around
@@ -19,7 +20,7 @@ class Node:
     """A node whose GPUNode people write to, and whose dcgmi answers as it is told."""
 
     def __init__(self, folder) -> None:
-        self.around = Around()
+        self.around = Around(now=time.time())
         self.dcgmi, self.answer, self.log = folder / "dcgmi", folder / "answer.json", folder / "log"
         self.program(f"cat {self.answer}")
         self.answers("Pass", "Pass")
@@ -142,6 +143,18 @@ async def test_a_program_that_is_not_there_says_so(node):
     node.dcgmi.unlink()
     node.ask('{"id": "a"}')
     assert "can't be started" in (await node.end()).message
+
+
+async def test_a_diagnostic_that_was_refused_is_told_for_an_hour_and_no_longer(node):
+    node.probe = DiagnosticProbe(Config())
+    node.probe.attach(node.around.surroundings)
+    node.ask('{"id": "a"}')
+    assert "dcgmiPath" in (await node.end()).message
+    await node.read(3000)
+    assert node.around.codes() == {"dcgm/diag-no-result": ""}
+    for seconds in (3700, 3800):
+        await node.read(seconds)
+        assert node.around.codes() == {}
 
 
 async def test_a_diagnostic_that_a_restart_ended_has_no_result_and_is_not_run_again(node):

@@ -15,10 +15,11 @@ _LINES_MAX: Final = 64  # of one record
 # Words of which every line that means something holds one, so that all others cost no more than this search. Each
 # begins with a character that is rare in kernel lines: the search tries them all only there.
 _WORTH: Final = re.compile(
-    rb"NVRM|vidia|AER:|PCIe Bus|DPC:|Slot\(|x[45]_c|NETDEV W|queue|ware (?:(?:is )?not resp|fatal )|Keep alive|keep alive"
-    rb"|TX timeout|Hardware Error\]|EDAC MC|Machine Check|Memory failure|Uncorrected hardware|CPU\d{1,5}: "
-    rb"|BUG|LOCKUP|INFO: (?:task|rcu_)|Oops|protection fault|Unable to handle|Kernel panic|_napi|_rx_action"
-    rb"|EXT[234]-fs|XFS \(|BTRFS|vme\d|I/O error|, dev |inaccessible|giving up|Killed process|bnccl"
+    rb"NVRM|vidia|AER:|PCIe Bus|DPC:|Slot\(|x[45]_c|NETDEV W|queue|ware (?:(?:is )?not resp|fatal )"
+    rb"|Keep alive|keep alive|TX timeout|Hardware Error\]|EDAC MC|Machine Check|Memory failure"
+    rb"|Uncorrected hardware|CPU\d{1,5}: |BUG|LOCKUP|INFO: (?:task|rcu_)|Oops|protection fault|Unable to handle"
+    rb"|Kernel panic|_napi|_rx_action|EXT[234]-fs|XFS \(|BTRFS|vme\d|I/O error|, dev |inaccessible|giving up"
+    rb"|Killed process|bnccl"
 )
 JOIN_SECONDS: Final = 1.0  # the lines of one event are printed within milliseconds
 _DRIVER: Final = ("NVRM", "nvidia-nvswitch", "nvidia-uvm")
