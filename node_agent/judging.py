@@ -13,7 +13,7 @@ from node_agent.probes.nvml_wire import Snapshot
 from node_agent.probes.report import KernelPosition, Report, address_id
 from node_agent.readings import RELEASED, SOURCE, judge_snapshot
 from outrider.api.gpunode import SubjectKind
-from outrider.health import offenders, recurrence
+from outrider.health import offenders, recurrence, start
 from outrider.health.catalogue import XID_PREFIX, Catalogue, Clears
 from outrider.health.clearing import (
     after_absence,
@@ -30,6 +30,7 @@ from outrider.health.kernel.records import DRILL
 _GPU_WATCHERS: Final = ("nvml", "kernel-log")  # probes without which nobody sees the GPUs' faults
 _NIC_WATCHER: Final = "nics"
 _EVENTS: Final = ("kernel-log", nvml_events.SOURCE)  # sources that tell what happened, not what is
+_CONCLUDED: Final = (recurrence.SOURCE, offenders.SOURCE, start.SOURCE)  # sources of what the agent concludes itself
 _MONITOR: Final = "monitor:"  # source of what is said about a probe itself; its name follows
 _NICS_MAX: Final = 64
 _LOG_IS_BLIND: Final[Key] = ("monitor/blind", SubjectKind.NODE, "kernel-log")
@@ -47,7 +48,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 def resumed(memory: Memory, probes: Collection[str], rules: Rules) -> Memory:
     """Return a saved memory as it holds now that these probes are at work: nobody else's states can clear any more."""
-    sources = {recurrence.SOURCE, offenders.SOURCE}.union(*({name, f"{_MONITOR}{name}"} for name in probes))
+    sources = {*_CONCLUDED}.union(*({name, f"{_MONITOR}{name}"} for name in probes))
     kept = after_switch_off(_by_key(memory.findings), rules.catalogue, sources)
     return msgspec.structs.replace(memory, findings=list(kept.values()))
 
@@ -101,18 +102,17 @@ def noted(memory: Memory, judgement: Judgement, now: float) -> Memory:
 
 
 def _hard(memory: Memory, judgement: Judgement) -> dict[str, str]:
-    """Return the boards in a hard state by serial, each with a code that says so; drills aside."""
+    """Return the boards in a hard state by serial, each with the code that its incident goes by; drills aside."""
     if not any(opinion.verdict.hard for opinion in judgement.gpus.values()):
         return {}
     serials = _serials(memory.inventory)
-    return {
-        serials[evidence.owner]: evidence.code
-        for evidence in sorted(memory.findings, key=lambda one: one.key, reverse=True)
-        if judgement.verdicts[evidence.key].hard
-        and evidence.owner in serials
-        and evidence.code != offenders.LEMON
-        and not evidence.line.startswith(DRILL)
-    }
+    codes: dict[str, set[str]] = {}
+    for evidence in memory.findings:
+        own = evidence.code == offenders.LEMON or evidence.line.startswith(DRILL)
+        if judgement.verdicts[evidence.key].hard and evidence.owner in serials and not own:
+            codes.setdefault(serials[evidence.owner], set()).add(evidence.code)
+    leads = [incident.lead for incident in judgement.incidents]  # gravest first
+    return {serial: next((lead for lead in leads if lead in hard), min(hard)) for serial, hard in codes.items()}
 
 
 def _serials(inventory: Iterable[GPURecord]) -> dict[str, str]:
@@ -139,7 +139,7 @@ def _at(memory: Memory, position: KernelPosition, now: float, catalogue: Catalog
 
 def _doubted(known: Evidence, now: float, catalogue: Catalogue) -> Evidence:
     """Take a state read before the reboot as not known: nobody acts on it, and nothing new goes there yet."""
-    concluded = known.source in (recurrence.SOURCE, offenders.SOURCE) or known.source.startswith(_MONITOR)
+    concluded = known.source in _CONCLUDED or known.source.startswith(_MONITOR)
     if concluded or catalogue.of(known.code).clears is not Clears.RECOVERY:
         return known
     line = f"not read since the reboot; {known.code} before it"
@@ -197,6 +197,7 @@ def _after_memory(memory: Memory, findings: Mapping[Key, Evidence], now: float, 
     concluded = (
         (recurrence.SOURCE, recurrence.suspects(memory.accusations, now)),
         (offenders.SOURCE, offenders.repeated(memory.offenders, _serials(memory.inventory), now)),
+        (start.SOURCE, start.all_failed(findings.values(), len(memory.inventory))),
     )
     after = dict(findings)
     for source, bad in concluded:

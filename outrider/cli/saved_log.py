@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outrider.api.gpunode import LINE_MAX, SubjectKind, Verdict
+from outrider.health.advice import OVER, next_step
 from outrider.health.catalogue import Catalogue, load
 from outrider.health.clearing import after_boot, after_reset
 from outrider.health.findings import Evidence, Findings, Key, merge
@@ -29,6 +30,7 @@ from outrider.health.kernel.reader import KernelReader, worth_reading
 from outrider.health.kernel.records import DRILL
 from outrider.health.kernel.saved import LINE_BYTES, SavedLine, SavedLog
 from outrider.health.kernel.words import Naming, Said
+from outrider.health.start import all_failed
 
 EXIT_NOTHING: Final = 0
 EXIT_SOFT: Final = 1
@@ -44,7 +46,6 @@ _BOOT: Final = "Linux version "  # opens the first line of each boot
 _BOOT_BYTES: Final = _BOOT.encode()
 _NAMES_DRIVER: Final = re.compile(r"NVRM: |S?Xid\s{0,4}\(")
 _READ: Final = re.compile(rf"NVRM: |nvidia-nvswitch\d{{1,4}}: |{DRILL}")  # begins the driver's lines, and rehearsals
-_OVER: Final = "nothing now: the node has booted since, or the driver took its advice back after a reset"
 # How files begin that hold a log and are no text: gzip, bzip2, xz, zstd, lz4, zip, the journal's own, UTF-16.
 _NO_TEXT: Final = (
     *(b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"PK\x03\x04"),
@@ -236,13 +237,18 @@ class Scan:
     def _judged(self, name: str, host: _Host) -> Iterator[ScanFinding]:
         findings, standing = host.found(self._catalogue)
         names = dict.fromkeys((known.owner for known in findings.values() if known.subject is SubjectKind.GPU), "")
+        shared = all_failed(standing.values(), len({host.uuids.get(owner, owner) for owner in {*names, *host.uuids}}))
+        findings, standing = merge(findings, shared), merge(standing, shared)
         latest = max((known.last_seen for known in findings.values()), default=0.0)
-        verdicts = judge(standing.values(), names, latest + _SETTLED_SECONDS, self._catalogue).verdicts
+        judgement = judge(standing.values(), names, latest + _SETTLED_SECONDS, self._catalogue)
         for key, known in findings.items():
-            yield self._finding(name, host, known, verdicts.get(key))
+            verdict = judgement.verdicts.get(key)
+            advice = (
+                next_step(known.code, verdict, judgement.deciders.get(key, ""), self._catalogue) if verdict else OVER
+            )
+            yield self._finding(name, host, known, verdict or Verdict.NONE, advice)
 
-    def _finding(self, name: str, host: _Host, known: Evidence, verdict: Verdict | None) -> ScanFinding:
-        """``verdict`` is None for what is over."""
+    def _finding(self, name: str, host: _Host, known: Evidence, verdict: Verdict, advice: str) -> ScanFinding:
         row = self._catalogue.of(known.code)
         device, _, link = known.subject_id.partition("/")
         times = host.times_of(known)
@@ -261,9 +267,9 @@ class Scan:
             last_seen=last,
             first_uptime_seconds=first_uptime,
             last_uptime_seconds=last_uptime,
-            verdict=verdict or Verdict.NONE,
+            verdict=verdict,
             meaning=row.meaning,
-            advice=_OVER if verdict is None else row.advice,
+            advice=advice,
             evidence=known.line,
         )
 

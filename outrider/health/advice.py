@@ -12,7 +12,7 @@ def next_step(code: str, verdict: Verdict, decided_by: str, catalogue: Catalogue
     """Return the advice for a finding with this verdict.
 
     ``decided_by`` is the code that decided instead of the finding's own row (Judgement.deciders), empty for none: it
-    is named, and its advice holds. A hard row that is still milder waits for the code that may come with it.
+    is named, and its advice holds. A hard row that is still milder settles: it waits for what may decide.
     """
     row = catalogue.of(code)
     if decided_by:
@@ -21,5 +21,5 @@ def next_step(code: str, verdict: Verdict, decided_by: str, catalogue: Catalogue
     if row.verdict.hard and not verdict.hard:
         if row.clears is Clears.RECOVERY:
             return f"wait for the next reading, which must show it too; then {row.advice}"
-        return f"wait {row.settle_seconds:g} s for what may come with it and decide; then {row.advice}"
+        return f"wait {row.settle_seconds:g} s for what may decide; then {row.advice}"
     return row.advice

@@ -11,8 +11,9 @@ import msgspec
 
 from outrider.api.gpunode import SubjectKind, Verdict
 from outrider.health.catalogue import Catalogue
-from outrider.health.families import CLEANUP, FOLLOWING, NVLINK, family
+from outrider.health.families import CLEANUP, FOLLOWING, NVLINK, family, family_of
 from outrider.health.findings import Evidence, Key
+from outrider.health.start import ALL_FAILED, FAILED
 
 JOIN_SECONDS: Final = 60.0  # a polled state follows the line of its fault by a reading or two of its probe
 _WIDE: Final = ("sxid/", "fabric/")  # the NVSwitch fabric is one part, whichever GPU or switch tells
@@ -39,12 +40,15 @@ def incidents(
     """Return the incidents that the findings tell of, gravest first; what asks for nothing at all is none."""
     groups: dict[tuple[str, str], _Group] = {}
     followers: list[Evidence] = []
+    none_started = any(evidence.code == ALL_FAILED for evidence in findings)
     for evidence in findings:
         name = family(evidence)
         if name == FOLLOWING:
             followers.append(evidence)
             continue
         owner = "" if evidence.code.startswith(_WIDE) else evidence.owner
+        if none_started and evidence.code == FAILED:
+            owner, name = "", family_of(ALL_FAILED)
         groups.setdefault((owner, name), _Group()).add(evidence, catalogue)
     _widen(groups)
     _follow(groups, followers, catalogue)

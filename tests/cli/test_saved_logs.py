@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import pytest
 from typer.testing import CliRunner
 
+from outrider.api.gpunode import Verdict
 from outrider.cli import saved_log
 from outrider.cli.main import app
 from outrider.cli.saved_log import Scan, ScanFinding
@@ -402,3 +403,23 @@ def test_a_closed_input_is_an_error_and_no_crash():
     )
     assert done.returncode == 2
     assert b"standard input is closed" in done.stderr
+
+
+def test_a_driver_that_starts_none_of_the_gpus_asks_for_no_reset_of_each():
+    failed = [
+        f"Dec 01 10:00:0{n} node-a kernel: NVRM: GPU 0000:{n}b:00.0: RmInitAdapter failed! (0x26:0x56:1474)\n"
+        for n in (1, 2)
+    ]
+    found = {one.code: one for one in scanned("".join(failed))}
+    assert found["driver/init-failed"].verdict is Verdict.NO_NEW_WORK
+    assert found["kernel/init-failed"].verdict is Verdict.WATCH
+    assert found["kernel/init-failed"].advice.startswith("driver/init-failed, seen with it, decides: check that driver")
+    assert {one.verdict for one in scanned(failed[0])} == {Verdict.RESET}
+
+
+def test_the_advice_of_each_finding_is_that_of_the_code_which_decides():
+    lines = [xid_line("00000000:3B:00.0", number) for number in (48, 63)]
+    advice = {
+        one.code: one.advice for one in scanned("".join(f"Dec 01 10:00:00 node-a kernel: {line}\n" for line in lines))
+    }
+    assert advice["xid/48"] == f"xid/63, seen with it, decides: {advice['xid/63']}"

@@ -198,7 +198,7 @@ def test_advice_is_that_of_the_code_which_decides(code, decider, advice):
 
 def test_advice_of_an_error_that_still_settles_says_what_is_waited_for():
     one = on_gpu("xid/48", ago=0.3)
-    assert "Next: wait 1 s for what may come with it and decide; then move work off the GPU" in judged(one).message
+    assert "Next: wait 1 s for what may decide; then move work off the GPU" in judged(one).message
 
 
 @pytest.mark.parametrize("code", sorted(CATALOGUE.codes))

@@ -165,6 +165,53 @@ def test_a_storm_stays_within_bounds():
     assert codes(memory)["xid/95"] == "GPU-0"
 
 
+def init_failed(*indices: int, apart: float = 0.0) -> list[tuple[str, Report, float]]:
+    reports = [logged("kernel/init-failed", first=index, subject_id=f"GPU-{index}") for index in indices]
+    return [
+        ("kernel-log", at(report, index * apart), index * apart) for index, report in zip(indices, reports, strict=True)
+    ]
+
+
+def at(report: Report, seconds: float) -> Report:
+    (sighting,) = report.sightings
+    later = msgspec.structs.replace(sighting.evidence, first_seen=NOW + seconds, last_seen=NOW + seconds)
+    return msgspec.structs.replace(report, sightings=(Sighting(sighting.sequence, later),))
+
+
+def test_a_driver_that_can_start_none_of_the_gpus_is_one_finding_of_the_node_and_no_reset_of_each():
+    memory = after(("nvml", HEALTHY, 0), *init_failed(0, 1, apart=50))
+    for seconds in (50.5, 120, 3600):
+        judgement = conclude(memory, NOW + seconds, RULES)
+        assert (judgement.node.verdict, judgement.node.reason) == (Verdict.NO_NEW_WORK, "driver/init-failed")
+        assert {opinion.verdict for opinion in judgement.gpus.values()} == {Verdict.WATCH}
+        told = [(one.lead, one.members) for one in judgement.incidents]
+        assert told == [("driver/init-failed", ("kernel/init-failed",))]
+    assert "Next: check that driver, its firmware and the kernel fit" in judgement.message
+
+
+def test_while_the_driver_still_tries_the_other_gpus_none_is_to_be_reset():
+    memory = after(("nvml", HEALTHY, 0), *init_failed(0))
+    assert conclude(memory, NOW + 59, RULES).node.verdict is Verdict.NO_NEW_WORK
+    assert conclude(memory, NOW + 60, RULES).gpus["GPU-0"].verdict is Verdict.RESET
+
+
+def test_gpus_that_fail_to_start_on_different_days_are_each_at_fault():
+    memory = after(("nvml", HEALTHY, 0), *init_failed(0, 1, apart=86_400))
+    judgement = conclude(memory, NOW + 86_500, RULES)
+    assert {opinion.verdict for opinion in judgement.gpus.values()} == {Verdict.RESET}
+
+
+def test_a_driver_that_starts_the_gpus_again_ends_the_finding_of_the_node():
+    looks = [("nvml", HEALTHY, seconds) for seconds in (40, 80, 120)]
+    assert codes(after(("nvml", HEALTHY, 0), *init_failed(0, 1), *looks)) == {}
+
+
+def test_the_finding_of_all_gpus_outlives_a_reboot_by_no_more_than_the_dwell():
+    memory = after(("nvml", HEALTHY, 0), *init_failed(0, 1), ("kernel-log", logged(boot="boot-2"), 100))
+    assert "kernel/init-failed" not in codes(memory)
+    assert codes(after(("nvml", HEALTHY, 101), ("nvml", HEALTHY, 140), memory=memory)) == {}
+
+
 def test_the_memory_survives_a_restart_to_the_letter(tmp_path):
     memory = after(("kernel-log", logged("xid/79"), 0), ("nvml", HEALTHY, 1))
     memory = msgspec.structs.replace(memory, announced=Announced(Verdict.REBOOT, "xid/79"))

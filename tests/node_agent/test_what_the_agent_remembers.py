@@ -72,6 +72,7 @@ def at(memory: Memory, seconds: float) -> Judgement:
     return conclude(memory, NOW + seconds, RULES)
 
 
+OFF_BUS = ("xid/79", "kernel/off-bus")
 BOTH = after(("nvml", gpus(0, 1), 0))
 
 
@@ -187,6 +188,11 @@ def test_a_repeat_offender_is_known_by_its_serial_and_published():
     status = status_of(memory, at(memory, 3 * DAY), [], GPUNode(metadata=ObjectMeta(name="new-name")), NOW + 3 * DAY)
     (offender,) = status.offenders
     assert (offender.serial, offender.episodes, offender.reason) == ("S0", 3, "xid/95")
+
+
+def test_an_offender_is_remembered_by_the_code_that_its_incident_goes_by():
+    said_twice = [("kernel-log", said(code, sequence=place, at=20 + place), 30) for place, code in enumerate(OFF_BUS)]
+    assert [board.reason for board in after(*said_twice, memory=BOTH).offenders] == ["xid/79"]
 
 
 def test_offenders_leave_with_their_board():
