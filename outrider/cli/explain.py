@@ -1,5 +1,6 @@
 """`outrider explain xid 119`: what the fault catalogue knows about a code, and what it makes of a log line. Pure."""
 
+import difflib
 import re
 from typing import Final
 
@@ -27,12 +28,22 @@ from outrider.health.kernel.words import Happening
 
 _LINE: Final = re.compile(r"(S?)Xid\s{0,4}\([^)]{0,128}\)\s{0,4}:\s{0,4}(\d{1,6})(?!\d)")
 _NO_CODE: Final = "is no code: try xid 119, sxid 20034, nvlink/inactive, or a line of the kernel log"
+_NUMBER: Final = re.compile(r"(?:(s?xid)[\s/:_-]{0,4})?(\d{1,6}(?:\.[\w*]{1,64})?)", re.IGNORECASE)
+_NUMBERED: Final = re.compile(r"(?:s?xid|recovery)/\d{1,6}(?:\.\w{1,64})?")
+_SHARED: Final = (
+    "is no code of a fault: nodes of one domain share the trouble that it names. See kubectl get remediations"
+)
+_NEAREST: Final = 4  # codes offered in the place of one that does not exist
 _TEXT_TOLD: Final = 200
 _XID: Final = re.compile(r"xid/(\d{1,6})")
 
 
 class CodeError(ValueError):
     """The words name no code; the text says how one looks."""
+
+
+class NoSuchCodeError(ValueError):
+    """What is written as a code is none that Outrider has; the text names the nearest ones."""
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -58,22 +69,65 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def code_of(words: list[str], driver: str = "") -> tuple[str, str]:
-    """Return the code that words such as ["xid", "119"] name, and what a line among them says. Raises CodeError."""
+    """Return the code that words such as ["xid", "119"] name, and what a line among them says. Raises CodeError.
+
+    Also read: 119, Xid119 and xid-119, which is how the taint of a node writes it.
+    """
     text = " ".join(words).strip()
+    if alone := _NUMBER.fullmatch(text):
+        return f"{(alone[1] or 'xid').lower()}/{_plain(alone[2])}", ""
     if found := _LINE.search(text):
         source, number, line = f"{found[1]}xid".lower(), found[2], text[found.end() :]
     else:
         source, number, line = [*text.replace("/", " ", 1).split(maxsplit=2), "", "", ""][:3]
         source = source.lower()
-    numbered = source in ("xid", "sxid") and number.isdecimal()
-    if line and not numbered:
+    if source in ("xid", "sxid") and number:
+        return _numbered(source, number, line, driver)
+    if line:
         return _code_in(text, driver)
-    if not number:
+    if not number and "-" not in source:
         raise CodeError(f"'{text[:_TEXT_TOLD]}' {_NO_CODE}")
-    if source == "xid" and numbered and line:
+    return f"{source}/{number}" if number else source, ""
+
+
+def _numbered(source: str, number: str, line: str, driver: str) -> tuple[str, str]:
+    if not number.isdecimal():
+        raise CodeError(f"'{number[:_TEXT_TOLD]}' is no number of an {source}, such as {source} 79")
+    if line.strip().isdecimal():
+        raise CodeError(f"'{line.strip()[:_TEXT_TOLD]}' is one number too many: one code at a time, such as xid 79")
+    if source == "xid" and line:
         decoded = decode(int(number), line, driver)
         return decoded.code, decoded.detail
-    return f"{source}/{int(number) if numbered else number}", ""
+    return f"{source}/{int(number)}", ""
+
+
+def _plain(number: str) -> str:
+    """Return the number without zeros ahead of it: 0119.reset is 119.reset."""
+    digits, dot, more = number.partition(".")
+    return f"{int(digits)}{dot}{more}"
+
+
+def known_code(catalogue: Catalogue, code: str) -> str:
+    """Return the code itself, or the one that a taint's value such as nvlink-inactive stands for.
+
+    A number of an Xid, an SXid or a recovery action that no row lists is a code too: drivers may get new ones. Raises
+    NoSuchCodeError for every other code that no row lists.
+    """
+    if catalogue.listed(code) is not None or _NUMBERED.fullmatch(code):
+        return code
+    written = {other.replace("/", "-"): other for other in catalogue.codes}
+    if (meant := written.get(code.replace("/", "-"))) is not None:
+        return meant
+    if code.startswith(("domain/", "domain-")):
+        raise NoSuchCodeError(f"'{code[:_TEXT_TOLD]}' {_SHARED}")
+    raise NoSuchCodeError(f"there is no code '{code[:_TEXT_TOLD]}'{_nearest(catalogue, code[:_TEXT_TOLD])}")
+
+
+def _nearest(catalogue: Catalogue, code: str) -> str:
+    near = difflib.get_close_matches(code, catalogue.codes, _NEAREST)
+    parts = {part for part in re.split(r"[/.-]", code.lower()) if len(part) > 1}
+    near += [other for other in catalogue.codes if other not in near and parts & set(re.split(r"[/.-]", other))]
+    return f"; near it are {', '.join(near[:_NEAREST])}" if near else ""
 
 
 def _code_in(text: str, driver: str) -> tuple[str, str]:
@@ -111,7 +165,7 @@ def _clears(code: str, row: Fault) -> str:
     if row.half_life_seconds is not None:
         return f"fades: half of its weight is left after {_duration(row.half_life_seconds)}"
     if row.clears is Clears.RECOVERY:
-        return "goes when it has read well for a while (clear_dwell_seconds)"
+        return "goes when it has read well for a while (the chart's nodeAgent.clearDwellSeconds)"
     undone = code.startswith(XID_PREFIX) and reset_repairs(row)
     return f"stays until the node has booted again{', or until the driver takes its advice back' if undone else ''}"
 

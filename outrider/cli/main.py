@@ -15,7 +15,15 @@ from rich.console import RenderableType
 
 from outrider.api.names import RELEASE_NAMESPACE
 from outrider.cli import checks, evidence, inject, live_scan, saved_log, tables
-from outrider.cli.explain import CodeError, Explained, code_of, explain_code, explained_lines
+from outrider.cli.explain import (
+    CodeError,
+    Explained,
+    NoSuchCodeError,
+    code_of,
+    explain_code,
+    explained_lines,
+    known_code,
+)
 from outrider.cli.picture import Picture, fetch_picture
 from outrider.cli.resources import NAMESPACES
 from outrider.cli.status import Status, status_of
@@ -127,17 +135,25 @@ def explain_command(
     code: Annotated[
         list[str],
         typer.Argument(
-            help='xid 119, sxid 20034, nvlink/inactive; xid 74 "LINE" or a line of the kernel log alone is read too'
+            help="xid 119 (also 119, xid-119), sxid 20034, nvlink/inactive; "
+            'xid 74 "LINE" or a line of the kernel log alone is read too'
         ),
     ],
     driver: Annotated[str, typer.Option(help="driver version such as 580.65.06, to read NVLink5 lines by")] = "",
     overrides: Annotated[Path | None, typer.Option(help="file with overrides, checked and applied")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say what the fault catalogue knows about a code, and what is done about it. Needs no cluster."""
+    """Say what the fault catalogue knows about a code, and what is done about it. Needs no cluster.
+
+    Exit code 1: there is no such code. An Xid that is not listed is explained too: unknown codes are only shown.
+    """
     try:
         catalogue = load_catalogue() if overrides is None else apply_overrides(load_catalogue(), overrides.read_text())
         name, line = code_of(code, driver)
+        name = known_code(catalogue, name)
+    except NoSuchCodeError as error:
+        typer.echo(f"outrider: {error}\n  the fault reference lists all: docs/reference/faults.md", err=True)
+        raise typer.Exit(1) from None
     except CodeError as error:
         raise typer.BadParameter(str(error), param_hint="CODE") from None
     except (OSError, UnicodeDecodeError, OverrideError) as error:

@@ -3,9 +3,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from outrider.cli.explain import CodeError, code_of, explain_code
+from outrider.cli.explain import CodeError, NoSuchCodeError, code_of, explain_code, known_code
 from outrider.cli.main import app
 from outrider.health.catalogue import load
+from outrider.health.taint import taint_for
 
 CATALOGUE = load()
 ON_LINK_6 = "NVLink: fatal error detected on link 6(0x10, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"
@@ -30,6 +31,12 @@ def printed(*arguments: str) -> str:
         (["xid", "119"], "xid/119"),
         (["XID 119"], "xid/119"),
         (["xid/119"], "xid/119"),
+        (["119"], "xid/119"),
+        (["xid-119"], "xid/119"),
+        (["Xid119"], "xid/119"),
+        (["Xid:", "119"], "xid/119"),
+        (["SXid-20034"], "sxid/20034"),
+        (["xid-149.reset"], "xid/149.reset"),
         (["sxid", "20034"], "sxid/20034"),
         (["nvlink/inactive"], "nvlink/inactive"),
         (["xid", "154.2"], "xid/154.2"),
@@ -51,10 +58,64 @@ def test_a_code_is_named_in_words_as_a_code_or_by_a_line_of_the_driver(words, co
     assert code_of(words)[0] == code
 
 
-@pytest.mark.parametrize("words", [[], [""], ["119"], ["xid"], ["xid/"], ["NVRM:"], ["all is well here"]])
+@pytest.mark.parametrize("words", [[], [""], ["xid"], ["xid/"], ["NVRM:"], ["all is well here"]])
 def test_words_that_name_no_code_are_refused_with_examples(words):
     with pytest.raises(CodeError, match="try xid 119"):
         code_of(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["xid", "abc"], "'abc' is no number of an xid"),
+        (["sxid", "x1"], "'x1' is no number of an sxid"),
+        (["xid", "79", "80"], "'80' is one number too many"),
+    ],
+)
+def test_the_argument_that_is_wrong_is_named(words, said):
+    with pytest.raises(CodeError, match=said):
+        code_of(words)
+
+
+def test_every_code_is_known_as_a_taint_writes_it_too():
+    for code in CATALOGUE.codes:
+        if "*" not in code:
+            assert known_code(CATALOGUE, code_of([taint_for(code).value])[0]) == code
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("nvlink/inactiv", "nvlink/inactive"),
+        ("nvlink-inactiv", "nvlink/inactive"),
+        ("fabric/degrade", "fabric/degraded"),
+        ("xdi/79", "xid/79"),
+        ("xid-abc", "xid/"),
+    ],
+)
+def test_a_code_that_does_not_exist_is_told_with_those_near_it(word, near):
+    result = CliRunner().invoke(app, ["explain", word])
+    assert result.exit_code == 1
+    assert "there is no code" in result.output
+    assert near in result.output
+
+
+def test_the_taint_of_a_suspect_domain_says_where_its_cause_is_shown():
+    with pytest.raises(NoSuchCodeError, match="kubectl get remediations"):
+        known_code(CATALOGUE, code_of(["domain-fabric"])[0])
+
+
+def test_a_word_far_from_every_code_gets_no_advice_that_leads_astray():
+    with pytest.raises(NoSuchCodeError, match=r"there is no code 'qqq/www'$"):
+        known_code(CATALOGUE, "qqq/www")
+
+
+def test_a_check_of_the_users_own_is_a_code():
+    assert known_code(CATALOGUE, "check/disk.warning") == "check/disk.warning"
+
+
+def test_a_setting_is_named_as_the_chart_names_it():
+    assert "nodeAgent.clearDwellSeconds" in printed("nvlink/inactive")
 
 
 def test_every_code_of_the_catalogue_is_explained_in_full():
