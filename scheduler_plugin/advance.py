@@ -9,6 +9,7 @@ import msgspec
 
 from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacementStatus, PlacementState, RankAssignment, RejectedAlternative
+from outrider.api.meta import MESSAGE_MAX
 from outrider.api.times import parse_rfc3339, rfc3339
 from outrider.topology.domains import Path, common
 from outrider.workloads import gated
@@ -91,7 +92,9 @@ def _join(case: Case) -> Advance:
     evict = _evictable(case, asked, result, survivors)
     if isinstance(result, Refusal):
         message = _alone(case, result.message)
-        said = msgspec.structs.replace(case.status, message=message)
+        have = f"{len(kept)} of {len(kept) + len(seeking)} ranks have their nodes"
+        told = f"{have}; the rest waits: {message}"[:MESSAGE_MAX]
+        said = msgspec.structs.replace(case.status, message=told)
         return msgspec.structs.replace(_waiting(case, seeking, said, message), evict=evict)
     joined = [case.seat(pod, node) for pod in seeking if (node := result.nodes.get(pod.metadata.uid))]
     taken = {rank.rank for rank in joined}

@@ -1,18 +1,21 @@
 """`outrider why POD`: what happened to a pod, in plain words, from API objects only. Pure."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from outrider.api import names
 from outrider.api.core import Pod
-from outrider.api.gangplacement import GangPlacement, PlacementState
+from outrider.api.gangplacement import GangPlacement, PlacementState, RankAssignment
 from outrider.api.gpunode import Health
 from outrider.api.remediation import Phase, Remediation
 from outrider.cli.picture import Picture
 from outrider.cli.resources import Namespace
 from outrider.cli.status import phase_of, steps_line, taint_value
 from outrider.workloads import gated, gpus_of, job_uid_of, rank_of
+
+_ROOM: Final = "repair, uncordon or free such a node (outrider status); the planner then places the pod by itself"
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -68,20 +71,30 @@ def _plan(pod: Pod, picture: Picture) -> Iterator[Fact]:
 
 
 def _gate(pod: Pod, plan: GangPlacement | None) -> Fact:
-    text = f"held by the scheduling gate {names.GANG_GATE} until its whole gang is planned"
+    text = f"held by the scheduling gate {names.GANG_GATE} until"
     if plan is None:
-        return Fact("gate", f"{text}; no plan was written yet", "outrider check: is the planner running?")
+        told = f"{text} its whole gang is planned; no plan was written yet"
+        return Fact("gate", told, "outrider check: is the planner running?")
     if plan.status.state is PlacementState.WAITING:
-        return Fact("gate", text, f"kubectl describe gangplacement -n {pod.metadata.namespace} {plan.metadata.name}")
-    return Fact("gate", f"{text}; the plan is written and the gate is about to be lifted")
+        describe = f"kubectl describe gangplacement -n {pod.metadata.namespace} {plan.metadata.name}"
+        return Fact("gate", f"{text} its whole gang is planned", describe)
+    if _seat(pod, plan) is None:
+        return Fact("gate", f"{text} a node has room for it; the gang's plan has no place for it yet", _ROOM)
+    return Fact("gate", f"{text} it is planned; the plan is written and the gate is about to be lifted")
+
+
+def _seat(pod: Pod, plan: GangPlacement) -> RankAssignment | None:
+    return next((one for one in plan.status.ranks if one.pod_uid == pod.metadata.uid), None)
 
 
 def _placement(pod: Pod, plan: GangPlacement) -> Iterator[Fact]:
     status = plan.status
-    mine = next((one for one in status.ranks if one.pod_uid == pod.metadata.uid), None)
+    mine = _seat(pod, plan)
     where = f", this pod on {mine.node} as rank {mine.rank}" if mine else ""
     domain = f" within {status.domain}" if status.domain else ""
-    yield Fact("plan", f"gang of {plan.spec.size} is {status.state}{domain}{where}. {status.message}".strip())
+    left_out = gated(pod) and mine is None and status.state is not PlacementState.WAITING
+    state = f"{status.state}{domain} without this pod" if left_out else f"{status.state}{domain}{where}"
+    yield Fact("plan", f"gang of {plan.spec.size} is {state}. {status.message}".strip())
     if status.spares:
         yield Fact("plan", f"spare nodes: {', '.join(status.spares)}")
     for refused in status.rejected[:3]:

@@ -131,6 +131,28 @@ def test_a_gated_pod_is_told_what_its_gang_waits_for():
     assert "Next: kubectl describe gangplacement -n team job-train" in text
 
 
+def held(subject: Pod) -> Pod:
+    return replace(subject, spec=replace(subject.spec, scheduling_gates=[NamedReference(name=names.GANG_GATE)]))
+
+
+def test_a_replacement_without_room_is_told_so_and_nothing_else():
+    needs = "needs 1 node with 8 free GPUs; 1 unhealthy (xid/79)"
+    meta = {"annotations": {names.INJECTED_ANNOTATION: "0.1.0", names.WHY_ANNOTATION: needs}}
+    new = held(pod(1, "new", created=rfc3339(NOW), **meta))
+    plan = placement(PlacementState.PLACED, f"1 of 2 ranks have their nodes; the rest waits: {needs}")
+    text = text_of(new, changed(picture(), placements=[plan]))
+    assert "until a node has room for it; the gang's plan has no place for it yet" in text
+    assert "gang of 2 is Placed within leaf-0 without this pod. 1 of 2 ranks have their nodes" in text
+    assert "about to be lifted" not in text
+    assert "Next: repair, uncordon or free such a node (outrider status)" in text
+
+
+def test_a_gated_pod_that_is_in_the_plan_is_told_that_it_is_let_go():
+    text = text_of(held(pod(0, "a")), Picture(now=NOW, placements=[placement(PlacementState.PLANNED)]))
+    assert "the plan is written and the gate is about to be lifted" in text
+    assert "this pod on gpu-0 as rank 0" in text
+
+
 def test_a_gated_pod_without_a_plan_points_to_the_planner():
     gated = pod(0, "a")
     gated = replace(gated, spec=replace(gated.spec, scheduling_gates=[NamedReference(name=names.GANG_GATE)]))

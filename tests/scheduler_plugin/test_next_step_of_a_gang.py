@@ -150,6 +150,8 @@ def test_a_replacement_without_room_waits_and_the_plan_of_the_others_stays() -> 
     assert ranks(advanced) == {0: "n0", 1: "n1", 2: "n2"}
     assert "needs 1 node with 8 free GPUs" in advanced.message
     assert "2 unhealthy (xid/79)" in advanced.message
+    assert advanced.status is not None
+    assert advanced.status.message == f"2 of 3 ranks have their nodes; the rest waits: {advanced.message}"
 
 
 def test_a_released_pod_whose_node_is_lost_moves_within_its_pin() -> None:
