@@ -32,7 +32,7 @@ from node_agent.publishing import (
 from node_agent.ranks import trace_of
 from node_agent.telling import Message, affected, isolated, messages, state_of
 from outrider.api.core import Node, Pod
-from outrider.api.gpunode import GPUNode, Health, Mode, RankState
+from outrider.api.gpunode import GPUNode, GPUNodeSpec, Health, Mode, RankState
 from outrider.api.meta import ObjectMeta, OwnerReference
 from outrider.api.names import GPU_CONDITION
 from outrider.api.reasons import (
@@ -172,14 +172,14 @@ class Publisher:
         return False
 
     async def _taint(self, known: Known) -> None:
-        node, mode = await self._node_now(), await self._mode()
-        wanted = await self._isolate(known, node, mode)
+        node, spec = await self._node_now(), await self._spec()
+        wanted = await self._isolate(known, node, spec.mode)
         self._isolated = wanted.isolated
         patch = taint_patch(node, wanted.taint, may_remove=_sees(known))
         if not patch:
             return
         self._seen_node = await self._client.patch(NODES, self._node, patch, PatchType.JSON)
-        await self._tell_taint(node, wanted.taint, taint_words(wanted.taint, mode, known.judgement.message))
+        await self._tell_taint(node, wanted.taint, taint_words(wanted.taint, spec, known.judgement.message))
 
     async def _isolate(self, known: Known, node: Node, mode: Mode) -> Isolation:
         """Taint single devices where that is enough, and return what is left to do for the node."""
@@ -208,11 +208,11 @@ class Publisher:
             self._seen_node = await self._client.get(NODES, self._node)
         return self._seen_node
 
-    async def _mode(self) -> Mode:
+    async def _spec(self) -> GPUNodeSpec:
         try:
-            return (await self._gpunode_now()).spec.mode
+            return (await self._gpunode_now()).spec
         except NotFound:
-            return Mode.AUTO
+            return GPUNodeSpec()
 
     async def _gpunode_now(self) -> GPUNode:
         if self._seen_gpunode is None:

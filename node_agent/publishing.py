@@ -20,6 +20,7 @@ from outrider.api.gpunode import (
     RANKS_MAX,
     Finding,
     GPUNode,
+    GPUNodeSpec,
     GPUNodeStatus,
     Health,
     Incident,
@@ -155,6 +156,7 @@ def _findings(memory: Memory, judgement: Judgement) -> list[Finding]:
             evidence=evidence.line,
             unit=evidence.unit,
             verdict=judgement.verdicts[evidence.key],
+            decided_by=judgement.deciders.get(evidence.key, ""),
         )
         for evidence in gravest[:FINDINGS_MAX]
     ]
@@ -207,12 +209,13 @@ def _essence(status: GPUNodeStatus) -> GPUNodeStatus:
     return msgspec.structs.replace(status, findings=findings, ranks=ranks, observed_at=None)
 
 
-def taint_words(wanted: str | None, mode: Mode, message: str) -> str:
-    """Return what users are told about a change of the taint: a person's wish before what the hardware shows."""
+def taint_words(wanted: str | None, spec: GPUNodeSpec, message: str) -> str:
+    """Return what users are told about a change of the taint: a person's wish, with its reason, before the hardware."""
+    mode = f"GPUNode spec.mode is {spec.mode}" + (f" ({spec.reason})" if spec.reason else "")
     if wanted:
-        why = "GPUNode spec.mode is Quarantined; Auto ends it. " if wanted == QUARANTINED else ""
+        why = f"{mode}; Auto ends it. " if wanted == QUARANTINED else ""
         return f"no new GPU work ({UNHEALTHY_TAINT}={wanted}): {why}{message}"
-    why = "GPUNode spec.mode is Paused, so nothing acts on the evidence. " if mode is Mode.PAUSED else ""
+    why = f"{mode}, so nothing acts on the evidence. " if spec.mode is Mode.PAUSED else ""
     return f"taint {UNHEALTHY_TAINT} lifted: {why}{message}"
 
 

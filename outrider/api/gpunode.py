@@ -84,6 +84,7 @@ class Finding(Resource, frozen=True, kw_only=True):
     count: Annotated[int, msgspec.Meta(ge=1, description="how often it was seen")] = 1
     evidence: Annotated[str, msgspec.Meta(max_length=LINE_MAX, description="the line or reading that shows it")] = ""
     verdict: Verdict = Verdict.NONE
+    decided_by: Annotated[str, msgspec.Meta(description="code seen with it that decided its verdict, if one did")] = ""
     distinct: Annotated[
         int, msgspec.Meta(ge=1, description="how many different messages; 256 stands for all above")
     ] = 1

@@ -14,7 +14,7 @@ from node_agent.publishing import (
     traceparents,
 )
 from outrider.api.core import Node, NodeSpec, NodeStatus, StatusCondition, Taint
-from outrider.api.gpunode import GPUNode, Mode, RankState
+from outrider.api.gpunode import GPUNode, GPUNodeSpec, Mode, RankState
 from outrider.api.meta import ObjectMeta
 from outrider.api.names import UNHEALTHY_TAINT
 from outrider.health.catalogue import load
@@ -66,16 +66,22 @@ def test_only_hard_verdicts_and_quarantine_want_a_taint(codes, mode, taint):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "mode", "words"),
+    ("wanted", "spec", "words"),
     [
-        ("xid-79", Mode.AUTO, "no new GPU work (outrider.dev/unhealthy=xid-79): GPU 3 is lost"),
-        ("quarantined", Mode.QUARANTINED, "spec.mode is Quarantined; Auto ends it"),
-        (None, Mode.AUTO, "taint outrider.dev/unhealthy lifted: GPU 3 is lost"),
-        (None, Mode.PAUSED, "lifted: GPUNode spec.mode is Paused"),
+        ("xid-79", GPUNodeSpec(), "no new GPU work (outrider.dev/unhealthy=xid-79): GPU 3 is lost"),
+        ("quarantined", GPUNodeSpec(mode=Mode.QUARANTINED), "spec.mode is Quarantined; Auto ends it"),
+        (
+            "quarantined",
+            GPUNodeSpec(mode=Mode.QUARANTINED, reason="fan swap"),
+            "spec.mode is Quarantined (fan swap); Auto ends it. GPU 3 is lost",
+        ),
+        (None, GPUNodeSpec(), "taint outrider.dev/unhealthy lifted: GPU 3 is lost"),
+        (None, GPUNodeSpec(mode=Mode.PAUSED), "lifted: GPUNode spec.mode is Paused, so"),
+        (None, GPUNodeSpec(mode=Mode.PAUSED, reason="known bug"), "spec.mode is Paused (known bug), so nothing acts"),
     ],
 )
-def test_a_change_of_the_taint_names_the_wish_of_people_that_caused_it(wanted, mode, words):
-    assert words in taint_words(wanted, mode, "GPU 3 is lost")
+def test_a_change_of_the_taint_names_the_wish_of_people_that_caused_it(wanted, spec, words):
+    assert words in taint_words(wanted, spec, "GPU 3 is lost")
 
 
 def test_the_first_taint_of_a_node_is_tied_to_the_version_that_was_read():
@@ -149,3 +155,9 @@ def test_the_gravest_findings_come_first():
 def test_pods_of_one_job_share_one_trace():
     contexts = {"a": f"00-{'1' * 32}-{'a' * 16}-01", "b": f"00-{'1' * 32}-{'a' * 16}-01", "c": "nonsense", "d": ""}
     assert traceparents(contexts) == [f"00-{'1' * 32}-{'a' * 16}-01"]
+
+
+def test_a_finding_names_the_code_that_decided_about_it():
+    memory = found("xid/48", "xid/63")
+    status = status_of(memory, judged("xid/48", "xid/63"), [], GPUNode(metadata=ObjectMeta(name="n")), NOW + 60)
+    assert {one.code: one.decided_by for one in status.findings} == {"xid/48": "xid/63", "xid/63": ""}
