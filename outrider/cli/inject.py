@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
+from outrider.cli.simulated import KeyProblemError, full_key, gpus_there
 from outrider.health.kernel.records import DRILL
 
 _USER_WARNING: Final = 12  # facility user, level warning: user space can't write as the kernel
@@ -65,18 +66,23 @@ def line(
 @app.command()
 def nvml(
     values: Annotated[
-        list[str], typer.Argument(help="KEY=VALUE such as temperature.gpu=91; an empty value removes it")
+        list[str],
+        typer.Argument(help="KEY=VALUE such as temperature.margin=-3 with --gpu 2; an empty value removes it"),
     ],
     gpu: Gpu = None,
     state: State = None,
 ) -> None:
-    """Change what the simulated NVML library answers. Real NVIDIA libraries can't be changed."""
+    """Change what the simulated NVML library answers, of one GPU or of all. Real NVIDIA libraries can't be changed."""
     if state is None:
         raise typer.BadParameter("needed: the state file of a simulated library", param_hint="--state, SIM_NVML_STATE")
     if wrong := next((value for value in values if not _KEY.fullmatch(value)), None):
-        raise typer.BadParameter(f"'{wrong}': write KEY=VALUE, such as temperature.gpu=91", param_hint="VALUES")
-    prefix = "" if gpu is None else f"gpu.{gpu}."
-    changes = {f"{prefix}{key.strip()}": value.strip() for key, _, value in (one.partition("=") for one in values)}
+        raise typer.BadParameter(f"'{wrong}': write KEY=VALUE, such as temperature.margin=-3", param_hint="VALUES")
+    count = len(_simulated(state))
+    pairs = (one.partition("=") for one in values)
+    try:
+        changes = {full_key(key, gpu, count): value.strip() for key, _, value in pairs}
+    except KeyProblemError as error:
+        raise typer.BadParameter(str(error), param_hint="VALUES") from None
     try:
         _change(state, changes)
     except OSError as error:
@@ -89,8 +95,9 @@ def _address(gpu: int | None, proc: Path, state: Path | None) -> str:
         raise typer.BadParameter("say which GPU: --gpu N, or --pci ADDRESS", param_hint="--gpu")
     addresses = _simulated(state) if state else _of_driver(proc)
     if gpu >= len(addresses):
-        there = f"has GPUs 0 to {len(addresses) - 1}" if addresses else "shows no GPUs here; give --pci"
-        raise typer.BadParameter(f"{gpu}: this machine {there}", param_hint="--gpu")
+        unseen = f"NVIDIA's driver lists no GPUs below {proc}: run this on the node, or give --pci ADDRESS instead"
+        there = gpus_there(len(addresses)) if addresses or state else unseen
+        raise typer.BadParameter(f"there is no GPU {gpu}: {there}", param_hint="--gpu")
     return addresses[gpu]
 
 

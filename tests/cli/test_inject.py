@@ -1,15 +1,19 @@
 """Drills: lines that say that they are drills, and changes of the simulated library's answers."""
 
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from outrider.cli.inject import app
+from outrider.cli.simulated import full_key
 from outrider.health.kernel.records import parse
-from testbed import kernel_log
+from testbed import kernel_log, nvml
 from testbed.nvml.profiles import profile_values
 from testbed.nvml.state import NvmlState
+
+SOURCE = Path(nvml.__file__).parent / "src"
 
 
 @pytest.fixture
@@ -66,17 +70,57 @@ def test_the_simulated_library_answers_otherwise(state: NvmlState) -> None:
     assert "gpu.2.temperature.gpu" not in state.read()
 
 
+def test_without_a_gpu_a_value_is_that_of_all_gpus_and_the_nodes_own_stay(state: NvmlState) -> None:
+    assert (
+        run("nvml", "temperature.memory=91", "init.error=18", "call.all.hang=1", "--state", state.path).exit_code == 0
+    )
+    after = state.read()
+    assert (after["gpu.temperature.memory"], after["init.error"], after["call.all.hang"]) == ("91", "18", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["temprature.margin=-3", "--gpu", 2], "no value 'temprature.margin'; near it are temperature.margin"),
+        (["gpu.2.nvlink.3.stat=0"], "near it are"),
+        (["qqqqq=0"], "the state file has those of this board"),
+        (["temperature.gpu=1", "--gpu", 8], "there is no GPU 8: this machine has GPUs 0 to 7"),
+        (["gpu.9.temperature.gpu=1"], "there is no GPU 9"),
+        (["gpu.1.temperature.gpu=1", "--gpu", 1], "names its GPU itself"),
+        (["init.error=18", "--gpu", 1], "is of the whole node: leave --gpu out"),
+    ],
+)
+def test_an_answer_that_nothing_asks_for_is_refused(state: NvmlState, words: list[str], said: str) -> None:
+    before = state.path.read_text()
+    done = run("nvml", *words, "--state", state.path)
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.replace("│", " ").split())
+    assert state.path.read_text() == before
+
+
+def test_every_value_that_the_library_reads_is_known() -> None:
+    source = "".join(file.read_text() for file in SOURCE.glob("*.c"))
+    read = set(re.findall(r'"([a-z0-9_]+(?:\.[a-z0-9_]+)+)"', source))
+    held = {key for board in ("a100", "h100", "h200", "b200") for key in profile_values(board, "n1", "rack-0")}
+    for key in (read | held) - {"sim.h"}:
+        written = key if key.startswith(("gpu.", "init.", "node.")) or key.endswith(".version") else f"gpu.{key}"
+        assert full_key(written.replace("gpu.nvlink.version", "nvlink.version"), None, 8)
+    for key in ("field.92", "field.92.3", "nvlink.17.state", "nvlink.3.state.error", "p2p.3", "call.GetUUID.error"):
+        assert full_key(key, 3, 8) == f"gpu.3.{key}"
+    assert full_key("ecc.volatile.uncorrected.l2", 3, 8) == "gpu.3.ecc.volatile.uncorrected.l2"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["xid", "79"], "--gpu N, or --pci"),
         (["xid", "79", "--pci", "19:00"], "no PCI address"),
-        (["xid", "79", "--gpu", "9", "--proc", "/nowhere"], "this machine shows no GPUs here; give --pci"),
+        (["xid", "79", "--gpu", "9", "--proc", "/nowhere"], "driver lists no GPUs below /nowhere: run this"),
         (["xid", "0", "--pci", "0000:19:00"], "greater than or equal to 1"),
         (["line", "x", "--kernel-log", "/nowhere/kmsg"], "run this as root"),
         (["nvml", "a=1"], "SIM_NVML_STATE"),
         (["nvml", "a", "--state", "/nowhere"], "KEY=VALUE"),
-        (["nvml", "a=1", "--state", "/nowhere/state"], "No such file"),
+        (["nvml", "uuid=1", "--state", "/nowhere/state"], "No such file"),
     ],
 )
 def test_what_cannot_be_done_is_said(words: list[str], said: str) -> None:
@@ -91,4 +135,4 @@ def test_a_state_that_is_none_is_no_crash(tmp_path: Path, state: bytes) -> None:
     path.write_bytes(state)
     done = run("xid", "79", "--gpu", "0", "--state", str(path))
     assert done.exit_code == 2
-    assert "shows no GPUs" in done.output
+    assert "there is no GPU 0: the state file lists no GPUs" in done.output
