@@ -112,7 +112,10 @@ def scan(
         ),
     ] = None,
     node: Annotated[str, typer.Option(help="name for the node of a log without host names")] = "",
-    config: Annotated[Path | None, typer.Option(help="settings of the node agent, for a look at this machine")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="settings of the node agent, for a look at this machine; else /etc/outrider/config.yaml"),
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Judge this machine, or saved kernel logs, as the node agent would; no cluster is needed.
@@ -203,7 +206,7 @@ def _scan_machine(config: Path | None, output: Output) -> None:
     except live_scan.ScanError as error:
         typer.echo(f"outrider: {error}", err=True)
         raise typer.Exit(2) from None
-    _show(state, live_scan.tables(state), output)
+    _show(state, live_scan.tables(state, load_catalogue()), output)
     raise typer.Exit(saved_log.exit_code([state.verdict]))
 
 

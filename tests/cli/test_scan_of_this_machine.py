@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from outrider.cli.live_scan import command, lacking
 from testbed import kernel_log, nvml
-from testbed.faults import Driver, off_bus
+from testbed.faults import Driver, off_bus, xid
 
 
 @pytest.fixture
@@ -62,3 +63,27 @@ def test_settings_that_make_no_sense_are_named_and_exit_code_2(machine: Path) ->
     done = scan(machine)
     assert done.returncode == 2
     assert "nvmlPeriodSeconds" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["node_agent", "pynvml"])
+def test_a_part_that_is_not_installed_is_named_with_the_command_for_the_pod_of_the_node(module: str) -> None:
+    words = lacking(lambda name: name != module)
+    assert words.startswith(f"{module} is not installed here: pip install '.[agent,cli]'")
+    assert "--field-selector spec.nodeName=NODE" in words
+    assert "ds/" not in words
+    assert lacking() == ""
+
+
+def test_in_an_agents_pod_its_own_settings_are_used_unless_others_are_named(tmp_path: Path) -> None:
+    own = tmp_path / "config.yaml"
+    assert "--config" not in command(None, own)
+    own.write_text("{}")
+    assert command(None, own)[-2:] == ["--config", str(own)]
+    assert command(tmp_path / "other.yaml", own)[-1] == str(tmp_path / "other.yaml")
+
+
+def test_advice_in_the_table_follows_the_code_that_decides(machine: Path) -> None:
+    for number in (48, 63):
+        xid(Driver(machine), 2, number)
+    shown = scan(machine).stdout
+    assert "xid/63, seen with it, decides: nothing now" in shown
