@@ -6,7 +6,7 @@ no end in time, is unknown too: a script that does not work says nothing about t
 
 import re
 from collections.abc import Collection
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -24,14 +24,19 @@ _NOT_A_NAME: Final = re.compile(r"[^a-z0-9]+")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
+Subject = Literal["node", "gpu"]
+Gravest = Literal["watch", "no-new-work"]
+_CHOICES: Final = {"subject": get_args(Subject), "verdict": get_args(Gravest)}
+
+
 class CheckSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What the file NAME.yaml beside a check may hold."""
 
     period_seconds: Annotated[float, msgspec.Meta(ge=10, le=86_400)] = 60.0
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=600)] = 30.0
-    subject: Literal["node", "gpu"] = "node"
+    subject: Subject = "node"
     """gpu: the first word of the check's line is the UUID of the GPU that it speaks of."""
-    verdict: Literal["watch", "no-new-work"] = "no-new-work"
+    verdict: Gravest = "no-new-work"
     """The gravest that it may lead to; watch: critical counts as a warning."""
 
 
@@ -49,8 +54,15 @@ def name_of(file_name: str) -> str:
 
 
 def settings_of(content: Any) -> CheckSettings:
-    """Return the settings in a decoded sidecar file. Raises msgspec.ValidationError, which names the field."""
-    return msgspec.convert({} if content is None else content, CheckSettings)
+    """Return the settings in a decoded sidecar file. Raises msgspec.ValidationError: the field and what it can be."""
+    try:
+        return msgspec.convert({} if content is None else content, CheckSettings)
+    except msgspec.ValidationError as error:
+        words = str(error)
+        field = next((field for field in _CHOICES if f"`$.{field}`" in words), "")
+        raise msgspec.ValidationError(
+            f"{words}: it can be {' or '.join(_CHOICES[field])}" if field else words
+        ) from error
 
 
 def judge(name: str, settings: CheckSettings, ran: Ran, gpus: Collection[str], now: float) -> Answer:

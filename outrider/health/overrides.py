@@ -28,6 +28,8 @@ SOURCE: Final = "user"
 _TABLE: Final = "faults"
 _CODE: Final = re.compile(r"[a-z0-9-]{1,32}/[A-Za-z0-9*][A-Za-z0-9._*-]{0,63}")
 _FIELD: Final = re.compile(r"\$\.(\w+)|unknown field `(\w+)`")
+_NO_CHOICE: Final = re.compile(r"Invalid enum value '(.*)'", re.DOTALL)
+_CHOICES: Final[dict[str, type[Verdict | Clears]]] = {"verdict": Verdict, "clears": Clears}
 _NEEDED: Final = ("meaning", "verdict", "weight", "clears", "advice")
 
 
@@ -126,7 +128,8 @@ def _merged(base: Catalogue, row: _Row) -> Fault:
         change = msgspec.convert({key: _number(key, value) for key, value in row.values.items()}, _Change)
     except msgspec.ValidationError as error:
         key = _key_in(str(error))
-        raise OverrideError(row.line_of(key), *filter(None, (row.code, key[:80])), _plain(str(error))) from error
+        words = _plain(str(error), key)
+        raise OverrideError(row.line_of(key), *filter(None, (row.code, key[:80])), words) from error
     given = {key: value for key, value in msgspec.structs.asdict(change).items() if value is not msgspec.UNSET}
     known = base.listed(row.code)
     if known is None and (missing := [key for key in _NEEDED if key not in given]):
@@ -165,11 +168,14 @@ def _key_in(message: str) -> str:
     return (found[1] or found[2]) if found else ""
 
 
-def _plain(message: str) -> str:
-    """Return msgspec's message without its path, which the line and the key say better."""
+def _plain(message: str, key: str) -> str:
+    """Return msgspec's message without its path, which the line and the key say better, and with what is allowed."""
     if "unknown field" in message:
         return f"can't be changed; what can: {', '.join(_Change.__struct_fields__)}"
-    return message.partition(" - at ")[0].replace("`", "")
+    words = message.partition(" - at ")[0].replace("`", "")
+    if (value := _NO_CHOICE.fullmatch(words)) and key in _CHOICES:
+        return f"can be {', '.join(_CHOICES[key])}; not '{value[1][:80]}'"
+    return words
 
 
 def _line_of(error: yaml.YAMLError, text: str) -> int:

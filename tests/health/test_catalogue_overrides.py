@@ -10,6 +10,7 @@ from outrider.health.catalogue import Catalogue, Clears, contradiction
 from outrider.health.overrides import LENGTH_MAX, OverrideError, apply_overrides
 
 NEW = "  xid/9001: {meaning: m, verdict: reset, weight: .9, clears: boot, advice: a}\n"
+ALLOWED = "can be none, watch, restart-app, no-new-work, reset, reboot, replace"
 
 
 def overridden(rows: str) -> Catalogue:
@@ -85,7 +86,8 @@ def test_merge_keys_work_and_the_row_s_own_keys_win():
         ("faults: 5\n", "line 1: faults: is no mapping of keys to values"),
         ("faults:\n  xid/63: 5\n", "line 2: xid/63: is no mapping of keys to values"),
         ("faults:\n  xid/63:\n    weight: [1]\n", "line 3: xid/63: weight: is no single value"),
-        ("faults:\n\n  xid/63:\n    verdict: nope\n", "line 4: xid/63: verdict: Invalid enum value 'nope'"),
+        ("faults:\n\n  xid/63:\n    verdict: nope\n", f"line 4: xid/63: verdict: {ALLOWED}; not 'nope'"),
+        ("faults:\n  xid/63: {clears: never}\n", "line 2: xid/63: clears: can be boot, recovery, time; not 'never'"),
         ("faults:\n  xid/63:\n    verdict: none\n    weight: 2\n", "line 4: xid/63: weight: Expected float <= 1.0"),
         ("faults:\n  xid/63:\n    weight: heavy\n", "line 3: xid/63: weight: Expected float, got str"),
         ("faults:\n  xid/63:\n    weight: nan\n", "line 3: xid/63: weight: Expected float >= 0.0"),

@@ -97,6 +97,7 @@ async def test_a_check_is_not_run_as_root(probe, folder):
         (0o757, "", "everybody may change"),
         (0o644, "", "is not executable"),
         (0o755, "periodSeconds: 0", "periodSeconds"),
+        (0o755, "verdict: reset", "it can be watch or no-new-work"),
         (0o755, ": [", "not run: bad.yaml"),
     ],
 )
