@@ -1,5 +1,6 @@
 """`make bench-demo`: figures of the demo's scenario, as bench/out/demo.json and a table."""
 
+import argparse
 import json
 import os
 import sys
@@ -105,6 +106,7 @@ def _dash(value: float | None) -> str:
 
 def main() -> int:
     """Measure everything; the exit code is 1 where the scenario failed."""
+    argparse.ArgumentParser(prog="make bench-demo", description=__doc__).parse_args()
     try:
         write([*demo_figures(), *scheduling.figures()])
     except TestbedError as error:

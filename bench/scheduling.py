@@ -3,10 +3,10 @@
 All in one run, so that the ratios hold; the absolute numbers are those of this machine.
 """
 
+import argparse
 import asyncio
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -195,7 +195,12 @@ def _rss_megabytes(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure and print."""
+    argparse.ArgumentParser(prog="python -m bench.scheduling", description=__doc__).parse_args()
     for figure in figures():
         print(figure.name, figure.value, figure.unit, figure.ratio, figure.conditions)
-    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
