@@ -56,7 +56,7 @@ def _resources(evidence: Evidence) -> Iterator[Check]:
         invalid = len(answer.value.invalid) if answer.value else 0
         if invalid:
             hint = f"kubectl get {plural} -o yaml; correct or delete them"
-            yield Check("resources", plural, False, f"{invalid} objects can't be read", hint)
+            yield Check("resources", plural, False, f"{_count(invalid, 'object')} can't be read", hint)
         else:
             yield Check("resources", plural, answer.value is not None, found, "" if answer.value else _INSTALL)
 
@@ -221,6 +221,11 @@ def _gates(evidence: Evidence) -> Iterator[Check]:
     planner = lease is not None and _held(lease, evidence.now)
     if waiting and not planner:
         hint = f"bring the planner back, or lift them by hand: kubectl get pods -A -l {names.JOB_UID_LABEL}"
-        yield Check("gates", "lifted", False, f"{len(waiting)} pods wait for a planner that is absent", hint)
+        yield Check("gates", "lifted", False, f"{_waiting(waiting)} for a planner that is absent", hint)
     else:
-        yield Check("gates", "lifted", True, f"{len(waiting)} pods wait for their gang's plan")
+        gangs = "its gang's plan" if len(waiting) == 1 else "their gangs' plans"
+        yield Check("gates", "lifted", True, f"{_waiting(waiting)} for {gangs}")
+
+
+def _waiting(pods: list[str]) -> str:
+    return f"{_count(len(pods), 'pod')} {'waits' if len(pods) == 1 else 'wait'}"

@@ -162,6 +162,15 @@ def test_what_could_not_be_asked_is_shown_and_fails_nothing():
     assert healthy(checks)
 
 
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [([GATED], "1 pod waits for its gang's plan"), ([GATED, GATED], "2 pods wait for their gangs' plans")],
+)
+def test_waiting_pods_are_counted_in_plain_words(pods, words):
+    (gates,) = [check for check in judge(well(job_pods=page(*pods))) if check.name == "lifted"]
+    assert gates.detail == words
+
+
 def test_the_lines_show_marks_hints_and_the_result():
     console = Console(width=250, record=True, file=io.StringIO())
     console.print(check_lines(judge(well(trial=Answer(Trial("team", changed=False))))))
