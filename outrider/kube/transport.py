@@ -62,7 +62,16 @@ async def session(credentials: Credentials, field_manager: str, *, dry_run: bool
         yield Transport(pool, credentials, field_manager, dry_run=dry_run)
 
 
+def _find(path: Path | None) -> None:
+    """Raise NoCredentials, with the places looked at, where there is no kubeconfig: the library only logs that."""
+    named = [str(path)] if path else os.environ.get("KUBECONFIG", "").split(os.pathsep)
+    files = [os.path.expanduser(file) for file in named if file] or [os.path.expanduser("~/.kube/config")]
+    if not any(map(os.path.exists, files)):
+        raise NoCredentials(f"no kubeconfig at {' or '.join(files)}; set KUBECONFIG to a file that names your cluster")
+
+
 async def _kubeconfig(path: Path | None) -> Credentials:
+    _find(path)
     try:
         from kubernetes.aio import config
         from kubernetes.aio.client import ApiClient, Configuration

@@ -1,5 +1,8 @@
 import json
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -129,6 +132,20 @@ async def test_a_kubeconfig_that_makes_no_sense_is_named(tmp_path: Path, content
     with pytest.raises(errors.NoCredentials, match=r"kubeconfig: [^;]+; set KUBECONFIG"):
         async with connect("t", kubeconfig=tmp_path / "kubeconfig"):
             pass
+
+
+def test_a_missing_kubeconfig_is_one_line_with_the_way_out(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for variables, arguments, place in (
+        ({}, [], tmp_path / ".kube" / "config"),
+        ({"KUBECONFIG": str(missing)}, [], missing),
+        ({}, ["--kubeconfig", str(missing)], missing),
+    ):
+        command = [sys.executable, "-m", "outrider.cli.main", "status", *arguments]
+        done = subprocess.run(command, env=environment | variables, capture_output=True, text=True, check=False)
+        told = f"outrider: no kubeconfig at {place}; set KUBECONFIG to a file that names your cluster\n"
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
 
 
 def test_a_bookmark_carries_the_version_only() -> None:
