@@ -74,6 +74,13 @@ def look(config: Path | None) -> GPUNodeStatus:
         raise ScanError(f"the scan's answer does not decode: {error}") from error
 
 
+def spelled_out(value: object) -> object:
+    """Return a state for programs: with all that stands for nothing, such as health Unknown or score 0, written too."""
+    if isinstance(value, msgspec.Struct):
+        return {one.encode_name: spelled_out(getattr(value, one.name)) for one in msgspec.structs.fields(value)}
+    return [spelled_out(one) for one in value] if isinstance(value, list) else value
+
+
 def tables(status: GPUNodeStatus, catalogue: Catalogue) -> RenderableType:
     """Return the state for people: one line for the machine, then its GPUs, then what was found."""
     head = Text(f"{status.health}, score {status.score}, verdict {status.verdict}: {status.message}")

@@ -107,7 +107,7 @@ def scan(
         list[Path] | None,
         typer.Option(
             "--kernel-log",
-            help="saved log, - for standard input; can be given again. From dmesg (also -T, -x, -r), journalctl (also "
+            help="saved log, - for standard input; can be given again. From dmesg with any options, journalctl (also "
             "-o json), syslog or /dev/kmsg; lines of several hosts are told apart by the names in them",
         ),
     ] = None,
@@ -122,12 +122,16 @@ def scan(
 
     With -o json, a saved log gives one object a line for each finding.
 
-    Exit code 0: nothing. 1: something to watch, to restart or to keep new work from. 3: hardware that asks for a reset,
-    a reboot or a replacement. 2: wrong arguments, or nothing could be read.
+    Exit code 0: nothing. 1: something to watch, to restart or to keep new work from, or lines that could not be read.
+    3: hardware that asks for a reset, a reboot or a replacement. 2: wrong arguments, or nothing could be read.
 
     The journal, syslog, dmesg -r or -x and /dev/kmsg tell who wrote a line, and only the kernel's count. Other forms do
     not: there a line counts where it begins as a driver's line does. Times without a zone are taken as local ones.
     """
+    if kernel_log and config:
+        raise typer.BadParameter("is for a look at this machine: saved logs are judged without", param_hint="--config")
+    if node and not kernel_log:
+        raise typer.BadParameter("names the node of a saved log: give one with --kernel-log", param_hint="--node")
     if kernel_log:
         raise typer.Exit(saved_log.run(kernel_log, node, as_json=output is Output.JSON, console=terminal()))
     _scan_machine(config, output)
@@ -206,7 +210,7 @@ def _scan_machine(config: Path | None, output: Output) -> None:
     except live_scan.ScanError as error:
         typer.echo(f"outrider: {error}", err=True)
         raise typer.Exit(2) from None
-    _show(state, live_scan.tables(state, load_catalogue()), output)
+    _show(live_scan.spelled_out(state), live_scan.tables(state, load_catalogue()), output)
     raise typer.Exit(saved_log.exit_code([state.verdict]))
 
 

@@ -6,10 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-from outrider.cli.live_scan import command, lacking
+from outrider.api.gpunode import GPU, GPUNodeStatus
+from outrider.cli.live_scan import command, lacking, spelled_out
+from outrider.cli.main import app
 from testbed import kernel_log, nvml
 from testbed.faults import Driver, off_bus, xid
 
@@ -51,6 +55,27 @@ def test_a_lost_gpu_is_named_with_its_evidence_and_exit_code_3(machine: Path) ->
     # It can't say its UUID, and nobody has seen it before: the driver's line names its place.
     assert [gpu.get("index", 0) for gpu in answer["gpus"] if gpu.get("health") == "Healthy"] == [0, 1, 2, 4, 5, 6, 7]
     assert ("xid/79", "pci:00000000:5d:00") in {(one["code"], one["subjectId"]) for one in answer["findings"]}
+
+
+def test_health_and_score_are_always_written_for_programs() -> None:
+    unknown = spelled_out(GPUNodeStatus(gpus=[GPU(index=0, uuid="GPU-0")]))
+    assert isinstance(unknown, dict)
+    assert (unknown["health"], unknown["score"], unknown["verdict"]) == ("Unknown", 0, "none")
+    assert (unknown["gpus"][0]["index"], unknown["gpus"][0]["health"]) == (0, "Unknown")
+    assert msgspec.json.decode(msgspec.json.encode(unknown), type=GPUNodeStatus).gpus[0].uuid == "GPU-0"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--kernel-log", "/dev/null", "--config", "x.yaml"], "--config: is for a look at this machine"),
+        (["--node", "gpu-1"], "--node: names the node of a saved log"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_an_error(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["scan", *words], env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    assert said in done.output
 
 
 def test_a_scan_leaves_no_trace(machine: Path) -> None:
