@@ -29,6 +29,7 @@ from outrider.health.kernel.words import Happening
 _LINE: Final = re.compile(r"(S?)Xid\s{0,4}\([^)]{0,128}\)\s{0,4}:\s{0,4}(\d{1,6})(?!\d)")
 _NO_CODE: Final = "is no code: try xid 119, sxid 20034, nvlink/inactive, or a line of the kernel log"
 _NUMBER: Final = re.compile(r"(?:(s?xid)[\s/:_-]{0,4})?(\d{1,6}(?:\.[\w*]{1,64})?)", re.IGNORECASE)
+_DIGITS: Final = re.compile(r"\d{1,6}")
 _NUMBERED: Final = re.compile(r"(?:s?xid|recovery)/\d{1,6}(?:\.\w{1,64})?")
 _SHARED: Final = (
     "is no code of a fault: nodes of one domain share the trouble that it names. See kubectl get remediations"
@@ -91,7 +92,7 @@ def code_of(words: list[str], driver: str = "") -> tuple[str, str]:
 
 
 def _numbered(source: str, number: str, line: str, driver: str) -> tuple[str, str]:
-    if not number.isdecimal():
+    if not _DIGITS.fullmatch(number):
         raise CodeError(f"'{number[:_TEXT_TOLD]}' is no number of an {source}, such as {source} 79")
     if line.strip().isdecimal():
         raise CodeError(f"'{line.strip()[:_TEXT_TOLD]}' is one number too many: one code at a time, such as xid 79")

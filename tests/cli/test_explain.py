@@ -1,6 +1,9 @@
 import json
+from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from outrider.cli.explain import CodeError, NoSuchCodeError, code_of, explain_code, known_code
@@ -69,12 +72,19 @@ def test_words_that_name_no_code_are_refused_with_examples(words):
     [
         (["xid", "abc"], "'abc' is no number of an xid"),
         (["sxid", "x1"], "'x1' is no number of an sxid"),
+        (["xid", "9" * 5000], "'9{200}' is no number of an xid"),
         (["xid", "79", "80"], "'80' is one number too many"),
     ],
 )
 def test_the_argument_that_is_wrong_is_named(words, said):
     with pytest.raises(CodeError, match=said):
         code_of(words)
+
+
+@given(st.text(max_size=80) | st.from_regex(r"s?xid[ /:-]?[0-9a-z. ]{0,20}", fullmatch=True))
+def test_no_word_breaks_it(text):
+    with suppress(CodeError, NoSuchCodeError):
+        explain_code(CATALOGUE, known_code(CATALOGUE, code_of([text])[0]))
 
 
 def test_every_code_is_known_as_a_taint_writes_it_too():
