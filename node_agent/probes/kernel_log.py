@@ -64,19 +64,12 @@ class KernelLogProbe:
             raise
 
     async def _read(self, source: Source) -> Report:
-        kinds = {"kernel": 0, "user": 0, "garbage": 0}
         if self._records is None:  # else a reading was cut short, and goes on where it was
             self._records = source.records()
             if source.restarted:
                 self._begin(-1)
-        try:
-            for count, raw in enumerate(self._records, 1):
-                kinds[self._take_in(raw)] += 1
-                if count % _TURN_RECORDS == 0:
-                    await asyncio.sleep(0)
-        finally:
-            for kind, number in kinds.items():
-                KERNEL_RECORDS.labels(kind).inc(number)
+        if not await self._take_all(self._records):
+            return self._interrupted(source)
         self._records = None
         if -1 < self._last < self._taken:  # it ends before what was taken in: another log stands in its place
             return await self._read(self._open(replaces=True))
@@ -84,6 +77,28 @@ class KernelLogProbe:
         self._replaying = False
         if self._wakeups is not None:
             self._wakeups.rest()
+        return self._report(restarted=source.restarted)
+
+    async def _take_all(self, records: Iterator[bytes]) -> bool:
+        """Take in the records; return False where it stopped before the end, since too much is to be told."""
+        kinds = {"kernel": 0, "user": 0, "garbage": 0}
+        try:
+            for count, raw in enumerate(records, 1):
+                kinds[self._take_in(raw)] += 1
+                if self._bursts.full:
+                    return False
+                if count % _TURN_RECORDS == 0:
+                    await asyncio.sleep(0)
+        finally:
+            for kind, number in kinds.items():
+                KERNEL_RECORDS.labels(kind).inc(number)
+        return True
+
+    def _interrupted(self, source: Source) -> Report:
+        """Tell what was read so far, and read on at once: which of so many kinds is grave is known where they go."""
+        self._say_waiting()
+        if self.wake is not None:
+            self.wake.set()
         return self._report(restarted=source.restarted)
 
     def _report(self, *, restarted: bool) -> Report:

@@ -294,6 +294,17 @@ async def test_a_storm_is_one_sighting_with_exact_counts(folder, probe):
     assert (storm.evidence.count, storm.evidence.distinct, storm.sequence) == (20_000, 29, 19_999)
 
 
+async def test_a_grave_line_after_thousands_of_different_ones_is_told(folder, probe):
+    kernel_log.append(folder / "kmsg", [xid_line(BUS, 1000 + number) for number in range(5000)] + [xid_line(BUS, 79)])
+    told = []
+    while "xid/79" not in (report := counts(await probe.read())):
+        assert report
+        assert probe.wake.is_set(), "the rest waits for nothing"
+        told += report
+    assert len({*told, *report}) == 5001
+    assert "kernel/flood" not in told
+
+
 async def test_a_reading_that_is_cut_short_loses_nothing(folder, probe):
     kernel_log.append(folder / "kmsg", [xid_line(BUS, 95)] * 5000)
     with pytest.raises(TimeoutError):

@@ -67,6 +67,11 @@ class Bursts:
             self._bursts[key] = _Burst(happening, now)
         self._bursts[key].add(happening, now, sequence)
 
+    @property
+    def full(self) -> bool:
+        """True where a further kind would only be counted: take what is there first."""
+        return len(self._bursts) >= _KINDS_MAX
+
     def take(self) -> list[tuple[int, Evidence]]:
         """Return all that was collected, each with the number of its last record, and begin anew."""
         taken = [(burst.sequence, burst.evidence(key[0], self._source)) for key, burst in self._bursts.items()]
