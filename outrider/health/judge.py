@@ -174,7 +174,16 @@ def _rulings(
         until = evidence.last_seen if row.clears is Clears.RECOVERY else now  # a state settles by being seen again
         return _Ruling(Verdict.NO_NEW_WORK if until - alone_since < row.settle_seconds else row.verdict)
 
-    return {evidence.key: ruling(evidence) for evidence in group}
+    rulings = {evidence.key: ruling(evidence) for evidence in group}
+    deciders = {code: ruling.decided_by for (code, _, _), ruling in rulings.items() if ruling.decided_by}
+    return {key: ruling._replace(decided_by=_last(ruling.decided_by, deciders)) for key, ruling in rulings.items()}
+
+
+def _last(code: str, deciders: Mapping[str, str]) -> str:
+    """Return the code at the end of the chain: one that others decide about decides nothing itself."""
+    for _ in deciders:
+        code = deciders.get(code, code)
+    return code
 
 
 class _Advice(msgspec.Struct, frozen=True):

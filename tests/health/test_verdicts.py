@@ -196,6 +196,13 @@ def test_advice_is_that_of_the_code_which_decides(code, decider, advice):
     assert next_step(code, judgement.verdicts[one.key], decider, CATALOGUE).startswith(advice)
 
 
+def test_the_last_code_of_a_chain_gives_the_advice():
+    detail, error, repaired = on_gpu("xid/172"), on_gpu("xid/48"), on_gpu("xid/63")
+    judgement = judged(detail, error, repaired)
+    assert judgement.deciders == {detail.key: "xid/63", error.key: "xid/63"}
+    assert judgement.node.verdict is Verdict.WATCH
+
+
 def test_advice_of_an_error_that_still_settles_says_what_is_waited_for():
     one = on_gpu("xid/48", ago=0.3)
     assert "Next: wait 1 s for what may decide; then move work off the GPU" in judged(one).message
