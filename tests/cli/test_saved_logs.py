@@ -118,11 +118,10 @@ def test_a_time_that_no_line_tells_is_none():
     assert (found.count, found.first_seen, found.last_seen) == (3, None, local(2025, 12, 1, 10))
 
 
-def test_what_has_no_time_counts_as_fresh_as_the_first_line_that_has_one():
-    stale = xid_line("00000000:3B:00.0", 31)
-    dated = "2025-12-01T10:00:00Z a kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.65.06"
-    (alone,), (later,) = scanned(f"{stale}\n", "a"), scanned(f"{stale}\n{dated}\n", "a")
-    assert (alone.verdict, alone.count) == (later.verdict, later.count)
+def test_what_has_no_time_is_taken_to_come_with_the_first_line_that_has_one():
+    double_bit, contained = (xid_line("00000000:3B:00.0", number) for number in (48, 94))
+    found = scanned(f"{double_bit}\n2025-12-01T10:00:00Z kernel: {contained}\n")
+    assert {one.code: str(one.verdict) for one in found} == {"xid/48": "watch", "xid/94": "restart-app"}
 
 
 @pytest.mark.parametrize(
