@@ -195,6 +195,11 @@ def test_while_the_driver_still_tries_the_other_gpus_none_is_to_be_reset():
     assert conclude(memory, NOW + 60, RULES).gpus["GPU-0"].verdict is Verdict.RESET
 
 
+def test_gpus_that_fail_to_start_while_another_works_are_each_at_fault():
+    memory = after(("nvml", snapshot(gpu(0), gpu(1), gpu(2)), 0), *init_failed(0, 1))
+    assert conclude(memory, NOW + 60, RULES).node.verdict is Verdict.RESET
+
+
 def test_gpus_that_fail_to_start_on_different_days_are_each_at_fault():
     memory = after(("nvml", HEALTHY, 0), *init_failed(0, 1, apart=86_400))
     judgement = conclude(memory, NOW + 86_500, RULES)

@@ -72,7 +72,6 @@ def at(memory: Memory, seconds: float) -> Judgement:
     return conclude(memory, NOW + seconds, RULES)
 
 
-OFF_BUS = ("xid/79", "kernel/off-bus")
 BOTH = after(("nvml", gpus(0, 1), 0))
 
 
@@ -191,8 +190,9 @@ def test_a_repeat_offender_is_known_by_its_serial_and_published():
 
 
 def test_an_offender_is_remembered_by_the_code_that_its_incident_goes_by():
-    said_twice = [("kernel-log", said(code, sequence=place, at=20 + place), 30) for place, code in enumerate(OFF_BUS)]
-    assert [board.reason for board in after(*said_twice, memory=BOTH).offenders] == ["xid/79"]
+    first, then = said("xid/79", sequence=1, at=20), said("kernel/off-bus", sequence=2, at=21)
+    both = msgspec.structs.replace(then, sightings=first.sightings + then.sightings)
+    assert [board.reason for board in after(("kernel-log", both, 22), memory=BOTH).offenders] == ["xid/79"]
 
 
 def test_offenders_leave_with_their_board():
