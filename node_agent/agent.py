@@ -12,7 +12,7 @@ from node_agent.judging import Rules, absorb, conclude, noted, resumed
 from node_agent.memory import Announced, Memory
 from node_agent.metrics import FINDINGS, GPU_SCORE, NIC_SCORE, NODE_SCORE, NODE_VERDICT
 from node_agent.probes.report import Report
-from node_agent.publisher import Known
+from node_agent.publishing.publisher import Known
 from node_agent.state import Store, worth_saving
 from outrider.api.core import Pod
 from outrider.api.gpunode import RankState, Verdict

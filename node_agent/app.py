@@ -11,7 +11,7 @@ from node_agent.judging import Rules
 from node_agent.probes import all as _all_probes  # noqa: F401 - importing registers the probes
 from node_agent.probes import registry
 from node_agent.probes.report import KernelPosition
-from node_agent.publisher import Publisher
+from node_agent.publishing.publisher import Publisher
 from node_agent.ranks import RankWatcher
 from node_agent.state import Store
 from outrider import service

@@ -5,13 +5,13 @@ from typing import Final
 
 import msgspec
 
-from node_agent import nvml_events
 from node_agent.inventory import GPURecord, Matched, match
 from node_agent.memory import Holder, Memory
-from node_agent.nvml_events import heard
 from node_agent.probes.nvml_wire import Snapshot
 from node_agent.probes.report import KernelPosition, Report, address_id
-from node_agent.readings import RELEASED, SOURCE, judge_snapshot
+from node_agent.readings.nvml import RELEASED, SOURCE, judge_snapshot
+from node_agent.readings.nvml import events as nvml_events
+from node_agent.readings.nvml.events import heard
 from outrider.api.gpunode import SubjectKind
 from outrider.health import offenders, recurrence, start
 from outrider.health.catalogue import XID_PREFIX, Catalogue, Clears

@@ -22,7 +22,7 @@ from node_agent.judging import Rules
 from node_agent.probes import all as _all_probes  # noqa: F401 - importing registers the probes
 from node_agent.probes import registry
 from node_agent.probes.report import Report
-from node_agent.publishing import status_of
+from node_agent.publishing.objects import status_of
 from node_agent.state import Store
 from outrider.api.gpunode import GPUNode, GPUNodeStatus
 from outrider.api.meta import ObjectMeta

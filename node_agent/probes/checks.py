@@ -16,12 +16,12 @@ from typing import Final
 import msgspec
 import yaml
 
-from node_agent import programs
-from node_agent.checks import Answer, CheckSettings, judge, name_of, settings_of, speaks_for, unknown
 from node_agent.config import Config
+from node_agent.probes import programs
 from node_agent.probes.aside import Aside, StillReading
 from node_agent.probes.registry import Surroundings, probe
 from node_agent.probes.report import Report, States
+from node_agent.readings.checks import Answer, CheckSettings, judge, name_of, settings_of, speaks_for, unknown
 from outrider.health.findings import Evidence
 
 _TOGETHER: Final = 4  # checks that run at the same time: the node's processors belong to its jobs

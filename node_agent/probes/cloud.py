@@ -5,7 +5,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from node_agent.cloud_notices import (
+from node_agent.config import Config
+from node_agent.probes.registry import probe
+from node_agent.probes.report import Report
+from node_agent.readings.cloud_notices import (
     CloudWatch,
     Malformed,
     Notice,
@@ -18,9 +21,6 @@ from node_agent.cloud_notices import (
     gcp_upcoming,
     oci_instance,
 )
-from node_agent.config import Config
-from node_agent.probes.registry import probe
-from node_agent.probes.report import Report
 
 if TYPE_CHECKING:
     import aiohttp

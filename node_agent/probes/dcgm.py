@@ -8,10 +8,10 @@ from typing import Final
 import aiohttp
 
 from node_agent.config import Config
-from node_agent.dcgm import SOURCE, DCGMWatch, Values, read_page
 from node_agent.inventory import GPURecord
 from node_agent.probes.registry import Surroundings, probe
 from node_agent.probes.report import Report, States
+from node_agent.readings.dcgm import SOURCE, DCGMWatch, Values, read_page
 from outrider.health.findings import seen
 
 _PAGE_BYTES: Final = 8 * 1024 * 1024  # 16 GPUs with all fields and pod labels have well under 2 MiB

@@ -8,9 +8,11 @@ import asyncio
 import time
 from typing import Final
 
-from node_agent import programs
 from node_agent.config import Config
-from node_agent.diagnostics import (
+from node_agent.probes import programs
+from node_agent.probes.registry import Surroundings, probe
+from node_agent.probes.report import Report, States
+from node_agent.readings.diagnostics import (
     LIMIT_SECONDS,
     SOURCE,
     Result,
@@ -20,8 +22,6 @@ from node_agent.diagnostics import (
     result,
     running,
 )
-from node_agent.probes.registry import Surroundings, probe
-from node_agent.probes.report import Report, States
 from outrider.api.gpunode import Diagnostic, DiagnosticRequest, DiagnosticState, GPUNode
 from outrider.api.names import RUN_DIAGNOSTIC_ANNOTATION
 

@@ -18,7 +18,6 @@ import msgspec
 
 from node_agent.config import Config
 from node_agent.inventory import GPURecord
-from node_agent.nvml_events import gathered
 from node_agent.probes.nvml_child import START_SECONDS, Child, Hung
 from node_agent.probes.nvml_wire import (
     Begin,
@@ -34,8 +33,9 @@ from node_agent.probes.nvml_wire import (
 from node_agent.probes.pci import PCIBus, with_bus
 from node_agent.probes.registry import Surroundings, probe
 from node_agent.probes.report import Report
+from node_agent.readings.nvml.events import gathered
+from node_agent.readings.nvml.trends import Window, extended, trend
 from node_agent.release import SECONDS_MAX, MalformedRequest, seconds_asked
-from node_agent.trends import Window, extended, trend
 from outrider.api.gpunode import GPUNode
 
 _LOG: Final = logging.getLogger(__name__)

@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from node_agent.config import Config
-from node_agent.host_judging import HostWatch, Kept, urgent
-from node_agent.host_readings import (
+from node_agent.kept_file import KeptFile
+from node_agent.probes.aside import Aside
+from node_agent.probes.files import names_in, read_or_empty
+from node_agent.probes.registry import probe
+from node_agent.probes.report import Report
+from node_agent.readings.host_judging import HostWatch, Kept, urgent
+from node_agent.readings.host_readings import (
     DIMM,
     TIMEX_BYTES,
     Clock,
@@ -23,12 +28,7 @@ from node_agent.host_readings import (
     memory_of,
     mounts_of,
 )
-from node_agent.kept_file import KeptFile
-from node_agent.probes.aside import Aside
-from node_agent.probes.files import names_in, read_or_empty
-from node_agent.probes.registry import probe
-from node_agent.probes.report import Report
-from node_agent.rises import counter_of
+from node_agent.readings.rises import counter_of
 
 _TIMEOUT_SECONDS: Final = 20.0
 _KEPT: Final = "host.json"

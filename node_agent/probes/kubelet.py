@@ -8,11 +8,11 @@ import time
 from typing import Final
 
 from node_agent.config import Config
-from node_agent.grpc_call import CallError, call
-from node_agent.kubelet import BLACK_HOLE, UNADVERTISED, compare
-from node_agent.pod_resources import METHOD, BadMessage, holders, read_holdings
+from node_agent.probes.grpc_call import CallError, call
 from node_agent.probes.registry import Surroundings, probe
 from node_agent.probes.report import Report, States
+from node_agent.readings.kubelet import BLACK_HOLE, UNADVERTISED, compare
+from node_agent.readings.pod_resources import METHOD, BadMessage, holders, read_holdings
 from outrider.api.core import Pod
 from outrider.health.findings import Evidence, seen
 

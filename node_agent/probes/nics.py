@@ -15,9 +15,13 @@ import msgspec
 
 from node_agent.config import Config
 from node_agent.kept_file import KeptFile
-from node_agent.nic_inventory import Inventory
-from node_agent.nic_judging import COUNTERS, NICWatch
-from node_agent.nic_readings import (
+from node_agent.probes.aside import Aside
+from node_agent.probes.files import names_in, read_or_empty, read_small
+from node_agent.probes.registry import NoData, probe
+from node_agent.probes.report import Report
+from node_agent.readings.nic_inventory import Inventory
+from node_agent.readings.nic_judging import COUNTERS, NICWatch
+from node_agent.readings.nic_readings import (
     Look,
     NICReading,
     PortReading,
@@ -29,11 +33,7 @@ from node_agent.nic_readings import (
     subject_of,
     transfers_of,
 )
-from node_agent.probes.aside import Aside
-from node_agent.probes.files import names_in, read_or_empty, read_small
-from node_agent.probes.registry import NoData, probe
-from node_agent.probes.report import Report
-from node_agent.rises import Steps, counter_of
+from node_agent.readings.rises import Steps, counter_of
 
 _FIXED_SECONDS: Final = 60.0  # how long what does not change is taken for granted
 _TIMEOUT_SECONDS: Final = 30.0

@@ -42,7 +42,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot | None = None
     """All GPUs as NVML shows them now."""
     events: tuple[Evidence, ...] = ()
-    """What NVML's events told; the kernel log may tell the same (node_agent/nvml_events.py)."""
+    """What NVML's events told; the kernel log may tell the same (node_agent/readings/nvml/events.py)."""
     states: States | None = None
     """What a probe of states saw, other than the NVML probe, whose snapshot is judged with the inventory."""
     holders: dict[str, str] | None = None

@@ -7,18 +7,18 @@ from pathlib import Path
 import msgspec
 
 from node_agent.config import Config
-from node_agent.devices import isolation
 from node_agent.judging import Rules, absorb, conclude, noted
 from node_agent.memory import Memory
-from node_agent.nic_inventory import Inventory
-from node_agent.nic_judging import NICWatch
 from node_agent.probes.gpus import NVMLProbe
 from node_agent.probes.kernel_log import KernelLogProbe
 from node_agent.probes.nics import SysfsNICs
 from node_agent.probes.nvml_wire import Failed, GPUReading, Snapshot
 from node_agent.probes.registry import Surroundings
 from node_agent.probes.report import KernelPosition, Report, Sighting
-from node_agent.publishing import status_of
+from node_agent.publishing.devices import isolation
+from node_agent.publishing.objects import status_of
+from node_agent.readings.nic_inventory import Inventory
+from node_agent.readings.nic_judging import NICWatch
 from outrider.api.gpunode import GPUNode, GPUNodeStatus, Mode, Verdict
 from outrider.api.meta import ObjectMeta
 from outrider.health.catalogue import load

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from node_agent.diagnostics import result, running
+from node_agent.probes.programs import Ran
 from node_agent.probes.report import Report, States
-from node_agent.programs import Ran
+from node_agent.readings.diagnostics import result, running
 from outrider.api.gpunode import DiagnosticRequest, DiagnosticState, Health, Verdict
 from testbed.nvml.state import NvmlState, Value
 from tests.incidents.machine import Machine, Switch, readings

@@ -2,8 +2,8 @@
 
 import pytest
 
-from node_agent.dcgm import DCGMWatch, read_page
 from node_agent.probes.report import Report
+from node_agent.readings.dcgm import DCGMWatch, read_page
 from outrider.api.gpunode import GPUNode, Health, Verdict
 from outrider.api.meta import ObjectMeta
 from testbed.nvml.state import NvmlState

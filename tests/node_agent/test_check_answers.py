@@ -6,9 +6,9 @@ from around import CATALOGUE, NOW, Around
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.checks import CheckSettings, judge, name_of, settings_of
+from node_agent.probes.programs import Ran
 from node_agent.probes.report import Report, States
-from node_agent.programs import Ran
+from node_agent.readings.checks import CheckSettings, judge, name_of, settings_of
 from outrider.api.gpunode import LINE_MAX, Health, Verdict
 
 DEFAULT = CheckSettings()

@@ -7,7 +7,12 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.cloud_notices import (
+from node_agent.config import Config
+from node_agent.judging import Rules, absorb, conclude
+from node_agent.memory import Memory
+from node_agent.probes.cloud import CloudProbe, _build
+from node_agent.probes.report import Report
+from node_agent.readings.cloud_notices import (
     CloudWatch,
     Kind,
     Malformed,
@@ -22,11 +27,6 @@ from node_agent.cloud_notices import (
     oci_instance,
     time_of,
 )
-from node_agent.config import Config
-from node_agent.judging import Rules, absorb, conclude
-from node_agent.memory import Memory
-from node_agent.probes.cloud import CloudProbe, _build
-from node_agent.probes.report import Report
 from outrider.api.gpunode import Health, Verdict
 from outrider.health.catalogue import load
 

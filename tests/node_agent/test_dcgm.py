@@ -5,8 +5,8 @@ from around import CATALOGUE, NOW, Around
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.dcgm import FIELDS, DCGMWatch, read_page
 from node_agent.probes.report import Report, States
+from node_agent.readings.dcgm import FIELDS, DCGMWatch, read_page
 from outrider.api.gpunode import Health, SubjectKind, Verdict
 from outrider.health.findings import seen
 

@@ -5,9 +5,9 @@ import json
 import pytest
 from around import NOW, Around, record
 
-from node_agent.diagnostics import no_result, read_request, refusal, result, running
+from node_agent.probes.programs import Ran
 from node_agent.probes.report import Report, States
-from node_agent.programs import Ran
+from node_agent.readings.diagnostics import no_result, read_request, refusal, result, running
 from outrider.api.core import Container, NamedReference, Pod, PodSpec, PodStatus, ResourceRequirements
 from outrider.api.gpunode import DiagnosticRequest, DiagnosticState, GPUNode, SubjectKind, Verdict
 from outrider.api.meta import ObjectMeta

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from node_agent.exposition import Sample, read_samples
+from node_agent.readings.exposition import Sample, read_samples
 
 
 def read(page: str, *names: str) -> list[Sample]:

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kubelet_server import HEADERS, Server, framed
 
-from node_agent.grpc_call import CallError, call
-from node_agent.pod_resources import METHOD
+from node_agent.probes.grpc_call import CallError, call
+from node_agent.readings.pod_resources import METHOD
 
 
 @pytest.fixture

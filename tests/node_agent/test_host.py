@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.config import Config
-from node_agent.host_judging import HostWatch, Kept
-from node_agent.host_readings import (
+from node_agent.judging import Rules, absorb, conclude
+from node_agent.memory import Memory
+from node_agent.probes.host import HostProbe, _kernel_clock
+from node_agent.probes.report import Report
+from node_agent.readings.host_judging import HostWatch, Kept
+from node_agent.readings.host_readings import (
     DIMM,
     Clock,
     Disk,
@@ -20,10 +24,6 @@ from node_agent.host_readings import (
     memory_of,
     mounts_of,
 )
-from node_agent.judging import Rules, absorb, conclude
-from node_agent.memory import Memory
-from node_agent.probes.host import HostProbe, _kernel_clock
-from node_agent.probes.report import Report
 from outrider.api.gpunode import SubjectKind, Verdict
 from outrider.health.catalogue import load
 from tests.node_agent.sysfs_tree import write

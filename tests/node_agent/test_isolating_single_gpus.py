@@ -2,10 +2,10 @@
 
 import pytest
 
-from node_agent.devices import devices_of, isolation, labels_of, rule_for
 from node_agent.inventory import GPURecord
 from node_agent.judging import Rules, conclude
 from node_agent.memory import Memory
+from node_agent.publishing.devices import devices_of, isolation, labels_of, rule_for
 from outrider.api.core import Node, NodeStatus
 from outrider.api.gpunode import Mode, SubjectKind
 from outrider.api.meta import ObjectMeta

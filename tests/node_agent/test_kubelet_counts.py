@@ -5,8 +5,8 @@ from around import CATALOGUE, NOW, record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.kubelet import BLACK_HOLE, UNADVERTISED, UNUSABLE, Comparison, compare
-from node_agent.readings import BLIND_CODES
+from node_agent.readings.kubelet import BLACK_HOLE, UNADVERTISED, UNUSABLE, Comparison, compare
+from node_agent.readings.nvml import BLIND_CODES
 from outrider.api.core import Node, NodeStatus
 from outrider.api.gpunode import SubjectKind
 from outrider.health.findings import seen

@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from node_agent.config import Config
 from node_agent.judging import Rules, absorb, conclude
 from node_agent.memory import Memory
-from node_agent.nic_inventory import Inventory
-from node_agent.nic_judging import COUNTER_RULES, NICWatch
-from node_agent.nic_readings import (
+from node_agent.probes.nics import Kept, NICProbe, SysfsNICs
+from node_agent.probes.registry import NoData
+from node_agent.probes.report import Report
+from node_agent.readings.nic_inventory import Inventory
+from node_agent.readings.nic_judging import COUNTER_RULES, NICWatch
+from node_agent.readings.nic_readings import (
     Look,
     NICReading,
     PortReading,
@@ -22,10 +25,7 @@ from node_agent.nic_readings import (
     rate_of,
     transfers_of,
 )
-from node_agent.probes.nics import Kept, NICProbe, SysfsNICs
-from node_agent.probes.registry import NoData
-from node_agent.probes.report import Report
-from node_agent.rises import counter_of
+from node_agent.readings.rises import counter_of
 from outrider.api.gpunode import Health, Verdict
 from outrider.health.catalogue import load
 from tests.node_agent.sysfs_tree import CX7, Host, hgx, write

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from node_agent.judging import Rules, absorb
 from node_agent.memory import Memory
-from node_agent.nvml_events import evidence_of, gathered
 from node_agent.probes.nvml_wire import Event, GPUReading, Snapshot
 from node_agent.probes.report import KernelPosition, Report, Sighting
+from node_agent.readings.nvml.events import evidence_of, gathered
 from outrider.api.gpunode import SubjectKind
 from outrider.health.catalogue import load
 from outrider.health.findings import seen

@@ -10,7 +10,7 @@ import pytest
 from node_agent.config import Config
 from node_agent.inventory import match
 from node_agent.probes.gpus import NVMLProbe
-from node_agent.readings import judge_snapshot
+from node_agent.readings.nvml import judge_snapshot
 from testbed import nvml
 
 HANG = 0.6

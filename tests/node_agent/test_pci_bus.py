@@ -10,7 +10,7 @@ from node_agent.inventory import GPURecord, match
 from node_agent.probes import pci
 from node_agent.probes.nvml_wire import GPUReading, PCIDevice, Snapshot
 from node_agent.probes.pci import PCIBus, with_bus
-from node_agent.readings import judge_snapshot
+from node_agent.readings.nvml import judge_snapshot
 
 ADDRESSES = ("00000000:19:00", "00000000:3b:00", "00000000:4c:00")
 

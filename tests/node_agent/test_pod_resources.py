@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from protobuf import claim, devices, field, pod
 
-from node_agent.pod_resources import BadMessage, Holding, holders, read_holdings
+from node_agent.readings.pod_resources import BadMessage, Holding, holders, read_holdings
 
 UUID = "GPU-8f2c1d90-3e5a-4b17-9c2e-5da9abb51763"
 

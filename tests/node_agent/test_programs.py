@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.programs import Ran, run
+from node_agent.probes.programs import Ran, run
 
 SHELL = "/bin/sh"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from node_agent.devices import isolation
 from node_agent.judging import Rules, conclude
 from node_agent.memory import Memory
-from node_agent.publishing import (
+from node_agent.publishing.devices import isolation
+from node_agent.publishing.objects import (
     condition_patch,
     status_of,
     taint_patch,

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from node_agent.inventory import GPURecord, match
 from node_agent.probes.nvml_wire import GPUReading, Snapshot, Trend
-from node_agent.readings import COUNTERS_SOURCE, judge_snapshot
-from node_agent.readings.links import bit_error_rate
-from node_agent.readings.look import Look
-from node_agent.readings.pcie import replay_limit
+from node_agent.readings.nvml import COUNTERS_SOURCE, judge_snapshot
+from node_agent.readings.nvml.links import bit_error_rate
+from node_agent.readings.nvml.look import Look
+from node_agent.readings.nvml.pcie import replay_limit
 from outrider.health.catalogue import load
 
 CATALOGUE = load()

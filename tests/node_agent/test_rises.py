@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.rises import Rises
+from node_agent.readings.rises import Rises
 
 
 def risen(window: float, *readings: tuple[float, int]) -> float:

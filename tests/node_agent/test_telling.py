@@ -6,7 +6,7 @@ import pytest
 from node_agent.inventory import GPURecord
 from node_agent.judging import Rules, conclude
 from node_agent.memory import Memory
-from node_agent.telling import affected, messages, state_of
+from node_agent.publishing.telling import affected, messages, state_of
 from outrider.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from outrider.api.gpunode import SubjectKind
 from outrider.api.meta import ObjectMeta

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.probes.nvml_wire import GPUReading
-from node_agent.trends import WINDOW_SECONDS, extended, trend, under_load
+from node_agent.readings.nvml.trends import WINDOW_SECONDS, extended, trend, under_load
 
 
 def window(*gpus: GPUReading, apart: float = 10.0):

@@ -14,7 +14,7 @@ from node_agent.judging import Rules, absorb, conclude, noted, resumed
 from node_agent.memory import Memory
 from node_agent.probes.nvml_wire import GPUReading, Snapshot
 from node_agent.probes.report import KernelPosition, Report, Sighting, States
-from node_agent.publishing import status_body, status_of
+from node_agent.publishing.objects import status_body, status_of
 from node_agent.state import Store, worth_saving
 from outrider.api.core import Pod, PodStatus
 from outrider.api.gpunode import GPUNode, Health, SubjectKind, Verdict

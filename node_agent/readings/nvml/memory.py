@@ -7,7 +7,7 @@ DCGM's policy of 63 retired pages.
 from collections.abc import Iterator
 from typing import Final
 
-from node_agent.readings.look import Look
+from node_agent.readings.nvml.look import Look
 from outrider.health.findings import Evidence
 
 _ROWS_MAX: Final = 512

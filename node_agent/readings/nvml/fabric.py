@@ -7,7 +7,7 @@ health mask of zero in one place says nothing; boards fill in what they have.
 from collections.abc import Iterator
 from typing import Final
 
-from node_agent.readings.look import Look, usual
+from node_agent.readings.nvml.look import Look, usual
 from outrider.health.findings import Evidence
 
 _COMPLETED: Final = 3  # nvml.h, NVML_GPU_FABRIC_STATE_*

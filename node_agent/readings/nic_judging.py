@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from node_agent.nic_inventory import (
+from node_agent.probes.report import States
+from node_agent.readings.nic_inventory import (
     Inventory,
     NICRecord,
     judging,
@@ -22,9 +23,8 @@ from node_agent.nic_inventory import (
     updated,
     with_flaps,
 )
-from node_agent.nic_readings import Look, NICReading, PortReading, PortState, name_of
-from node_agent.probes.report import States
-from node_agent.rises import Rises, Steps
+from node_agent.readings.nic_readings import Look, NICReading, PortReading, PortState, name_of
+from node_agent.readings.rises import Rises, Steps
 from outrider.api.gpunode import SubjectKind
 from outrider.health.findings import NIC_OWNER, Evidence, seen
 

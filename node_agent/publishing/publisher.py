@@ -16,11 +16,11 @@ from typing import Final
 
 import msgspec
 
-from node_agent.devices import Isolation, isolation
-from node_agent.isolating import DeviceTaints
 from node_agent.memory import Announced, Memory
 from node_agent.metrics import PUBLISHED
-from node_agent.publishing import (
+from node_agent.publishing.devices import Isolation, isolation
+from node_agent.publishing.isolating import DeviceTaints
+from node_agent.publishing.objects import (
     condition_patch,
     status_body,
     status_of,
@@ -29,8 +29,8 @@ from node_agent.publishing import (
     tells_the_same,
     traceparents,
 )
+from node_agent.publishing.telling import Message, affected, isolated, messages, state_of
 from node_agent.ranks import trace_of
-from node_agent.telling import Message, affected, isolated, messages, state_of
 from outrider.api.core import Node, Pod
 from outrider.api.gpunode import GPUNode, GPUNodeSpec, Health, Mode, RankState
 from outrider.api.meta import ObjectMeta, OwnerReference

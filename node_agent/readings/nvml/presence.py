@@ -8,7 +8,7 @@ GPU unreadable, which is silence and not a verdict on the hardware.
 from collections.abc import Iterator
 from typing import Final
 
-from node_agent.readings.look import Look
+from node_agent.readings.nvml.look import Look
 from outrider.health.findings import Evidence
 
 _GRAVEST_FIRST: Final = (

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from node_agent.programs import Ran
+from node_agent.probes.programs import Ran
 from outrider.api.gpunode import SubjectKind
 from outrider.health.findings import Evidence, seen
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from node_agent.nic_readings import Look, NICReading, PortReading
+from node_agent.readings.nic_readings import Look, NICReading, PortReading
 
 FLAP_WINDOW_SECONDS: Final = 12 * 3600.0  # faults.md 3d: three flaps within twelve hours
 _FLAPS_KEPT: Final = 16

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from node_agent.rises import counter_of
+from node_agent.readings.rises import counter_of
 
 _NUMBERED: Final = re.compile(r"(\d{1,3}): ?(.{1,40})", re.DOTALL)
 _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec")

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from node_agent.inventory import GPURecord
-from node_agent.readings import BLIND_CODES
+from node_agent.readings.nvml import BLIND_CODES
 from outrider.api.core import Node
 from outrider.api.gpunode import SubjectKind
 from outrider.health.findings import Evidence

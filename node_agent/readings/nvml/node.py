@@ -8,8 +8,8 @@ import msgspec
 from node_agent.inventory import GPURecord, Matched
 from node_agent.probes.nvml_wire import Failed, GPUReading, Hang, PCIDevice, Snapshot, Trend
 from node_agent.probes.report import address_id
-from node_agent.readings import fabric, links, memory, modes, pcie, presence, speed
-from node_agent.readings.look import COUNTERS_SOURCE, SOURCE, Look
+from node_agent.readings.nvml import fabric, links, memory, modes, pcie, presence, speed
+from node_agent.readings.nvml.look import COUNTERS_SOURCE, SOURCE, Look
 from outrider.api.gpunode import SubjectKind
 from outrider.health.findings import Evidence, seen
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Final
 
-from node_agent.readings.look import Look, usual
-from node_agent.trends import under_load
+from node_agent.readings.nvml.look import Look, usual
+from node_agent.readings.nvml.trends import under_load
 from outrider.health.findings import Evidence
 
 _SHARE_MIN: Final = 0.5

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from node_agent.readings.look import Look, usual
+from node_agent.readings.nvml.look import Look, usual
 from outrider.health.findings import Evidence
 
 _PROHIBITED: Final = 2  # nvml.h, NVML_COMPUTEMODE_PROHIBITED

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from node_agent.inventory import GPURecord
-from node_agent.programs import Ran
+from node_agent.probes.programs import Ran
 from outrider.api.core import Pod
 from outrider.api.gpunode import Diagnostic, DiagnosticRequest, DiagnosticState, GPUNode, SubjectKind
 from outrider.api.meta import MESSAGE_MAX

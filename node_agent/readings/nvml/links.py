@@ -7,7 +7,7 @@ Counters since the last reset are history; what rose within the last minute is a
 from collections.abc import Iterator
 from typing import Final
 
-from node_agent.readings.look import Look
+from node_agent.readings.nvml.look import Look
 from outrider.health.findings import Evidence
 
 _CRC_PER_SECOND: Final = 100.0

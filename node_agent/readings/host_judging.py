@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from node_agent.host_readings import DIMM, Clock, Disk, HostLook, MainMemory, Mount
 from node_agent.probes.report import States
-from node_agent.rises import Rises, Steps
+from node_agent.readings.host_readings import DIMM, Clock, Disk, HostLook, MainMemory, Mount
+from node_agent.readings.rises import Rises, Steps
 from outrider.health.findings import Evidence, seen
 
 SOURCE: Final = "host"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from node_agent.devices import Isolation, devices_of, labels_of
+from node_agent.publishing.devices import Isolation, devices_of, labels_of
 from outrider.api.core import Node
 from outrider.api.resource import DeviceTaintRule
 from outrider.kube.client import Client, PatchType, Selector

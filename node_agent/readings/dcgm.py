@@ -8,11 +8,11 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from node_agent.exposition import Sample, read_samples
 from node_agent.inventory import GPURecord
-from node_agent.kubelet import UNUSABLE
 from node_agent.probes.report import States
-from node_agent.rises import Rises
+from node_agent.readings.exposition import Sample, read_samples
+from node_agent.readings.kubelet import UNUSABLE
+from node_agent.readings.rises import Rises
 from outrider.api.gpunode import SubjectKind
 from outrider.health.catalogue import XID_PREFIX, Catalogue, Clears
 from outrider.health.findings import Evidence, seen

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from node_agent.readings.look import Look, usual
+from node_agent.readings.nvml.look import Look, usual
 from outrider.health.findings import Evidence
 
 REPLAYS_PER_LANE: Final = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}  # a minute; faults.md 3b

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from node_agent.devices import QUARANTINED
 from node_agent.memory import Memory
+from node_agent.publishing.devices import QUARANTINED
 from outrider.api.core import Node, StatusCondition
 from outrider.api.gpunode import (
     FABRIC_MAX,

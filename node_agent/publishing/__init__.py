@@ -1,0 +1,1 @@
+"""What others get to see of the agent's knowledge: node, GPUNode, device taints, events."""
