@@ -40,6 +40,7 @@ _XID_EVENT = 0x8
 _CRITICAL = (13, 31, 38, 43, 48, 61, 62, 64, 68, 69, 74, 94, 109, 119)  # Xids that NVML reports as events
 _IDLE_S, _STORM_S, _FLOOD_S = 120.0, 30.0, 60.0
 _TICK_S = 0.02
+_SETTLE_S = 12.0  # a reading of NVML: after a boot it tells anew which GPU is in which slot
 _WAIT_S = 60.0
 _SETTINGS = ("telemetry.otlpEndpoint=", "remediation.mode=observe", "webhook.replicas=1")
 _DEFAULTS = ("nodeAgent.clearDwellSeconds=5",)
@@ -67,6 +68,7 @@ def figures(only: Sequence[str], injections: int, soak_minutes: float) -> list[F
 
 def _measure(agent: AgentNode, names: Sequence[str], soak_minutes: float) -> list[Figure]:
     found: list[Figure] = []
+    time.sleep(_SETTLE_S)
     for name in names:
         with step(to_stderr, name):
             try:
@@ -74,7 +76,7 @@ def _measure(agent: AgentNode, names: Sequence[str], soak_minutes: float) -> lis
             except (TestbedError, TimeoutError) as error:  # the other parts are worth having
                 to_stderr(f"{name}: NOT MEASURED: {error or 'no answer in time'}")
         agent.heal()
-        time.sleep(5)
+        time.sleep(_SETTLE_S)
     if soak_minutes:
         with step(to_stderr, "soak"):
             found += _soak(agent, soak_minutes)

@@ -24,6 +24,7 @@ WELL_FROM: Final = 85  # the score at which that ends: a score that wavers aroun
 COMPANION_SECONDS: Final = 10.0  # codes of one memory error are logged within milliseconds; storms take seconds
 NODE: Final = ""  # owner of what is about the node itself
 _MEMBERS_TOLD: Final = 4
+_ABOUT_A_GPU: Final = (XID_PREFIX, "kernel/off-bus")
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,11 +173,17 @@ def _rulings(
             return _Ruling(Verdict.WATCH, ended.code)
         alone_since = evidence.last_seen if began else evidence.first_seen
         until = evidence.last_seen if row.clears is Clears.RECOVERY else now  # a state settles by being seen again
-        return _Ruling(Verdict.NO_NEW_WORK if until - alone_since < row.settle_seconds else row.verdict)
+        waits = until - alone_since < row.settle_seconds or (row.verdict.hard and _is_nameless(evidence))
+        return _Ruling(Verdict.NO_NEW_WORK if waits else row.verdict)
 
     rulings = {evidence.key: ruling(evidence) for evidence in group}
     deciders = {code: ruling.decided_by for (code, _, _), ruling in rulings.items() if ruling.decided_by}
     return {key: ruling._replace(decided_by=_last(ruling.decided_by, deciders)) for key, ruling in rulings.items()}
+
+
+def _is_nameless(evidence: Evidence) -> bool:
+    """True for a line about a GPU that names none that can be read: NVML shows which one is lost, if any is."""
+    return evidence.subject is SubjectKind.NODE and not evidence.subject_id and evidence.code.startswith(_ABOUT_A_GPU)
 
 
 def _last(code: str, deciders: Mapping[str, str]) -> str:

@@ -286,3 +286,9 @@ def test_every_finding_gets_a_verdict_and_the_node_the_gravest(known):
     judgement = judged(*known)
     assert set(judgement.verdicts) == {evidence.key for evidence in known}
     assert judgement.node.verdict.hard == any(verdict.hard for verdict in judgement.verdicts.values())
+
+
+@pytest.mark.parametrize("code", ["xid/79", "xid/95", "kernel/off-bus"])
+def test_a_line_about_a_gpu_that_names_none_keeps_new_work_away_and_touches_no_hardware(code):
+    unnamed = Evidence(code=code, first_seen=NOW, last_seen=NOW)
+    assert judge([unnamed], {"GPU-0": "GPU 0"}, NOW + 60, CATALOGUE).node.verdict is Verdict.NO_NEW_WORK

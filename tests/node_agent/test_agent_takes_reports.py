@@ -10,6 +10,7 @@ from node_agent.agent import Agent
 from node_agent.judging import Rules
 from node_agent.probes.report import Report, Sighting
 from node_agent.state import Store
+from outrider.api.gpunode import SubjectKind
 from outrider.health.catalogue import load
 from outrider.health.findings import seen
 
@@ -33,7 +34,8 @@ async def test_nothing_is_published_while_a_probe_is_silent_and_nothing_is_grave
 
 async def test_what_is_grave_does_not_wait_for_a_probe_that_hangs(tmp_path: Path) -> None:
     starting = agent(tmp_path)
-    evidence = seen("xid/79", time.time() - 60, source="kernel-log")
+    gpu = {"subject": SubjectKind.GPU, "subject_id": "GPU-1"}
+    evidence = seen("xid/79", time.time() - 60, **gpu, source="kernel-log")
     starting.take("kernel-log", Report(sightings=(Sighting(1, evidence),)))
     known = starting.known()
     assert known is not None

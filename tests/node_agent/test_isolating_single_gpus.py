@@ -43,8 +43,8 @@ def test_a_lost_gpu_of_a_dra_driver_leaves_the_node_alone():
 
 
 def test_a_fault_of_the_node_taints_the_node_beside_the_rule():
-    wanted = decided(about("GPU-1", "xid/79"), about("", "xid/95", NOW + 1))
-    assert (wanted.taint, list(wanted.rules)) == ("xid-95", ["outrider-gpu-1.n1.example"])
+    wanted = decided(about("GPU-1", "xid/79"), about("", "sxid/10003", NOW + 1))
+    assert (wanted.taint, list(wanted.rules)) == ("sxid-10003", ["outrider-gpu-1.n1.example"])
 
 
 def test_a_sick_gpu_that_no_slice_names_taints_the_node():

@@ -1,5 +1,7 @@
 """What the node's objects should say, as values."""
 
+from typing import Any
+
 import pytest
 
 from node_agent.judging import Rules, conclude
@@ -14,7 +16,7 @@ from node_agent.publishing.objects import (
     traceparents,
 )
 from outrider.api.core import Node, NodeSpec, NodeStatus, StatusCondition, Taint
-from outrider.api.gpunode import GPUNode, GPUNodeSpec, Mode, RankState
+from outrider.api.gpunode import GPUNode, GPUNodeSpec, Mode, RankState, SubjectKind
 from outrider.api.meta import ObjectMeta
 from outrider.api.names import UNHEALTHY_TAINT
 from outrider.health.catalogue import load
@@ -28,8 +30,14 @@ FOREIGN = Taint(key=UNHEALTHY_TAINT, value="x", effect="NoExecute")
 
 
 def found(*codes: str, count: int = 1, last_seen: float = NOW) -> Memory:
-    findings = [Evidence(code=code, first_seen=NOW, last_seen=last_seen, count=count, source="test") for code in codes]
-    return Memory(findings=findings)
+    times = {"first_seen": NOW, "last_seen": last_seen}
+    return Memory(
+        findings=[Evidence(code=code, count=count, source="test", **subject(code), **times) for code in codes]
+    )
+
+
+def subject(code: str) -> dict[str, Any]:
+    return {"subject": SubjectKind.GPU, "subject_id": "GPU-1"} if code.startswith("xid/") else {}
 
 
 def judged(*codes: str):

@@ -49,7 +49,7 @@ def test_each_gpu_is_told_of_once_although_the_nodes_verdict_is_the_same():
 
 def test_a_fault_of_the_node_is_told_of_the_node():
     node = Node()
-    assert node.tell(about("", "xid/79")) == [("", True)]
+    assert node.tell(about("", "sxid/10003")) == [("", True)]
     assert node.tell() == [("", False)]
 
 
