@@ -276,7 +276,8 @@ async def test_a_gpu_from_dra_is_isolated_alone_and_comes_back(world):
 
 async def test_a_fault_of_the_whole_node_taints_the_node_although_gpus_come_from_dra(world):
     await offer_by_dra(world)
-    kernel_log.append(world.driver.kmsg, ["NVRM: GPU has fallen off the bus."])  # of no GPU that anybody names
+    line = "nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 22003, Fatal, Link 46 MINION halted"
+    kernel_log.append(world.driver.kmsg, [line])
     await until(lambda: tainted(world))
     assert await rules(world) == []
 
