@@ -10,6 +10,8 @@ STEP := @tools/step
 SOURCES := outrider scheduler_plugin webhook node_agent remediation inpod testbed bench tools tests
 # Exit code 5 of pytest means that it ran no test; it passes through and fails the target.
 PYTEST := $(BIN)/python -m pytest --durations=10
+# Two at a time, each file whole in one process: half of the time is waiting. A control plane is there for each.
+TWO := -n 2 --dist loadfile
 # Tests of real processes wait for real time-outs, which a busy machine can miss: what failed is run once more, alone.
 REAL_PYTEST := tools/pytest-again $(PYTEST)
 
@@ -30,8 +32,8 @@ programs: $(SETUP) ## Build what the testbed runs into the cache, once: Kubernet
 	$(STEP) "Programs of the testbed" $(BIN)/python -m testbed build
 
 test: lint programs ## Lint, types and all tests but the long ones
-	$(STEP) "Unit and chart tests" $(PYTEST) -m "not control_plane and not cluster and not slow"
-	$(STEP) "Tests on a real control plane" $(REAL_PYTEST) -m "control_plane and not cluster and not slow"
+	$(STEP) "Unit and chart tests" $(PYTEST) $(TWO) -m "not control_plane and not cluster and not slow"
+	$(STEP) "Tests on a real control plane" $(REAL_PYTEST) $(TWO) -m "control_plane and not cluster and not slow"
 	$(STEP) "Scenario tests on real nodes" $(REAL_PYTEST) -m "cluster and not slow"
 
 test-more: programs ## The long tests
