@@ -121,6 +121,13 @@ def reboot(node: Node) -> None:
     start(node)
 
 
+def repair(node: Node) -> None:
+    """Power off, and boot with nothing known against its boards: the agent's evidence goes, as with new ones."""
+    kill(node)
+    shutil.rmtree(node.disk / "outrider", ignore_errors=True)
+    start(node)
+
+
 def partition(node: Node) -> None:
     """Pull the node's network cable; everything on it goes on running."""
     network.set_link(node.state.plan, node.index, up=False)

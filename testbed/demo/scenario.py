@@ -225,7 +225,9 @@ def remove_job(state: State, namespace: str = NAMESPACE) -> None:
 
 
 def heal_nodes(state: State, say: Say) -> None:
-    """Reboot every node that Outrider keeps new work away from, and wait until it takes work again.
+    """Repair every node that Outrider keeps new work away from, and wait until it takes work again.
+
+    A reboot alone would do a few times; a board that failed three times within a week is kept from new work.
 
     Raises:
         TestbedError: a taint was still there after two minutes.
@@ -234,11 +236,11 @@ def heal_nodes(state: State, say: Say) -> None:
     try:
         sick = [name for name, seen in looker.look().nodes.items() if seen.taint is not None]
         for name in sick:
-            say(f"{name} is sick from an earlier run: rebooting it")
-            node.reboot(node.get(state, name))
+            say(f"{name} is sick from an earlier run: repairing it")
+            node.repair(node.get(state, name))
         if sick:
             node.wait_ready(state)
-            looker.until("rebooted nodes are healthy", lambda: all(map(_fit, looker.now.nodes.values())), 120)
+            looker.until("repaired nodes are healthy", lambda: all(map(_fit, looker.now.nodes.values())), 120)
     finally:
         looker.close()
 
