@@ -3,12 +3,12 @@
 import json
 import os
 import time
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from testbed import cleanup, kernel_log, node
+from testbed import kernel_log, node
+from testbed.demo import own_processes
 from testbed.demo.release import NAMESPACE, kubectl
 from testbed.errors import TestbedError
 from testbed.faults import Driver, clear
@@ -51,19 +51,10 @@ class AgentNode:
 
     def pids(self) -> list[int]:
         """Return the agent and its child processes. Raises TestbedError where it does not run."""
-        main = next((pid for pid in self._of_node() if _words(pid)[1:3] == ["-m", "node_agent"]), None)
-        if main is None:
+        found = own_processes.pids(self.state).get("node_agent")
+        if not found:
             raise TestbedError(f"no agent runs on {self.node.name}")
-        return [main, *_children(main)]
-
-    def _of_node(self) -> Iterator[int]:
-        inside = f"{cleanup.cgroup(self.state.name)}/"
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if inside in (folder / "cgroup").read_text():
-                    yield int(folder.name)
-            except OSError:  # ended meanwhile
-                continue
+        return [found[0], *_children(found[0])]
 
     def rss_mb(self) -> float:
         """Return the resident memory of all its processes, shared pages counted in each, in MB (10^6 bytes)."""
@@ -107,13 +98,6 @@ class AgentNode:
 
 def _told(line: dict[str, Any]) -> Told:
     return Told(datetime.fromisoformat(line["ts"]).timestamp(), line["code"], line["subject_id"])
-
-
-def _words(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return []
 
 
 def _children(pid: int) -> list[int]:

@@ -1,6 +1,6 @@
 """What dcgm-exporter's page says about the GPUs beside what NVML says. Pure but for its memory of the last pages.
 
-Fields are known by DCGM's number: names changed over releases (faults.md 3a), so a number stands for all its names.
+Fields are known by DCGM's number: names changed over releases, so a number stands for all its names.
 What NVML tells too is only cross-checked: it becomes a finding where NVML does not say the same of that GPU.
 """
 
@@ -12,6 +12,7 @@ from node_agent.inventory import GPURecord
 from node_agent.probes.report import States
 from node_agent.readings.exposition import Sample, read_samples
 from node_agent.readings.kubelet import UNUSABLE
+from node_agent.readings.nvml.pcie import REPLAYS_PER_LANE
 from node_agent.readings.rises import Rises
 from outrider.api.gpunode import SubjectKind
 from outrider.health.catalogue import XID_PREFIX, Catalogue, Clears
@@ -52,11 +53,8 @@ _RETRIES: Final = (429, 439, 498, 499)  # replays and recoveries
 _BLANK: Final = 2.0**47  # dcgm_structs.h: DCGM_FP64_BLANK; the 64-bit integers' blanks are far above it
 _BLANK_32: Final = range(0x7FFFFFF0, 0x80000000)  # DCGM_INT32_BLANK, _NOT_FOUND, _NOT_SUPPORTED, _NOT_PERMISSIONED
 _WINDOW_SECONDS: Final = 60.0
-# Replays a minute and lane by generation, as DCGM's own limit has them (faults.md 3b), but for the best that the link
-# can do: DCGM takes the present speed, so that a link that fell back lowers its own limit (faults.md 1e-3).
-_REPLAYS_PER_LANE: Final = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}
 _BEST_LINK: Final = (5, 16)  # where the page does not tell: the mildest limit of the boards in use
-_CRC_PER_SECOND: Final = 100.0  # faults.md 3b: DCGM fails a link from here on, and warns below
+_CRC_PER_SECOND: Final = 100.0  # DCGM's health watch fails a link from here on, and warns below
 _SILENT_SECONDS: Final = 90.0  # three periods of the exporter: one page may come while it collects
 # A GPU's energy counter rises all the time, so one that stands still for ten periods of the exporter is an old value.
 _STALE_SECONDS: Final = 300.0
@@ -205,10 +203,11 @@ def _xid_of(code: str) -> int:
 
 
 def _replay_limit(values: Values) -> int:
+    """Of the best that the link can do: of its present speed, a link that fell back would lower its own limit."""
     generation, width = int(values.get(_GENERATION_MAX, 0)), int(values.get(_WIDTH_MAX, 0))
-    if generation not in _REPLAYS_PER_LANE or not width:
+    if generation not in REPLAYS_PER_LANE or not width:
         generation, width = _BEST_LINK
-    return math.ceil(_REPLAYS_PER_LANE[generation] * width)
+    return math.ceil(REPLAYS_PER_LANE[generation] * width)
 
 
 def _told(code: str, own: Iterable[Evidence]) -> bool:

@@ -19,7 +19,7 @@ from outrider.workloads.resources import gpus_of
 
 SOURCE: Final = "dcgm-diag"
 LIMIT_SECONDS: Final = {1: 300.0, 2: 900.0, 3: 3600.0, 4: 10_800.0}
-"""By level, well above what faults.md 3e has: seconds, 2 minutes, 15 minutes, 1 to 2 hours."""
+"""By level, well above what DCGM's documentation tells: seconds, 2 minutes, 15 minutes, 1 to 2 hours."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 The kubelet keeps what the device plugin told it last: a plugin that hangs, or that lost sight of the driver, leaves
 GPUs on offer that are gone. The other way round costs capacity: plugins keep a GPU out of use that has recovered
-(faults.md 1e-12).
+(NVIDIA's k8s-device-plugin, internal/rm/health.go: nothing returns to healthy).
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -19,7 +19,7 @@ import msgspec
 
 from node_agent.readings.nic_readings import Look, NICReading, PortReading
 
-FLAP_WINDOW_SECONDS: Final = 12 * 3600.0  # faults.md 3d: three flaps within twelve hours
+FLAP_WINDOW_SECONDS: Final = 12 * 3600.0  # gpud: three flaps within twelve hours
 _FLAPS_KEPT: Final = 16
 _DROPPED_SECONDS: Final = 3600.0  # longer than any dwell
 _BOND: Final = "bond"  # mlx5_bond_0: two ports of a card as one device

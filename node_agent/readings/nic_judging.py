@@ -2,7 +2,7 @@
 
 Only devices for training are judged (nic_inventory.py tells which). A port must be up where it was up before, or where
 more than half of its siblings are: one that was never cabled is no fault. Counters are judged as rates. Thresholds are
-those of faults.md 3d; what NVSentinel calls fatal stops new work here, and nothing more: running work finds out itself.
+those of gpud and NVSentinel; what these call fatal only stops new work here: running work finds out itself.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Results of ``dcgmi diag -j``: what failed on which GPU, and how grave DCGM calls it. Pure.
 
-Two documents are in the field (faults.md 3e): DCGM 4 writes "DCGM Diagnostic" with entity groups and a summary of each
+Two documents are in the field: DCGM 4 writes "DCGM Diagnostic" with entity groups and a summary of each
 test, DCGM 3 and older "DCGM GPU Diagnostic" with lists of GPU ids and warnings that are plain texts. Words may stand
 around the document, and a run that breaks off leaves half of one. A pass of the diagnostic says nothing about links:
 it passes with NVLinks down (DCGM#198).
@@ -18,7 +18,7 @@ _ROOTS: Final = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _TEXT_MAX: Final = 300
 _RESULTS_MAX: Final = 4096  # 16 GPUs and 20 tests have some 300
 _SEVERITIES: Final = ("none", "monitor", "isolate", "unknown", "triage", "config", "reset")  # dcgm_errors.h, DCGM 4
-# Severity of an error where its number is known (faults.md 3e): older releases write no severity, or in other numbers.
+# Severity of an error where its number is known (dcgm_errors.h): older releases write no severity, or in other numbers.
 _KNOWN: Final = {
     **dict.fromkeys((3, 4, 81, 118, 120, 126), "isolate"),
     **dict.fromkeys((6, 80, 85, 125), "reset"),

@@ -4,7 +4,7 @@ A fault of the program follows the program: to another GPU, to other multiproces
 the same second. A fault of the hardware stays where it is while jobs come and go. So a job accuses a part of a GPU only
 where all its faults of one code on this node are on that part, and the part is suspect once enough jobs accuse it.
 
-Sources: the Xid catalogue's "application or hardware" for 13 and 31, and NVSentinel's rules (faults.md 1b, 2a): Xid 13
+Sources: the Xid catalogue's "application or hardware" for 13 and 31, and NVSentinel's rules: Xid 13
 on the same GPC and TPC, Xid 31 on the same GPU, twice within 24 hours. For the codes that a killed program leaves too
 (43, 45 and the rest), a third job is asked for: our own decision.
 """

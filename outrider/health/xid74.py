@@ -1,7 +1,7 @@
 """Reads the seven registers that end a line of Xid 74 (NVLink up to version 4).
 
 The bits tell a retried packet from a dying link. Registers are counted from 0; those with numbers 0, 2, 3 and 4 carry
-meaning (NVIDIA's Xid catalogue, WORKFLOW_NVLINK_ERR; faults.md 2a), the others hold data for NVIDIA's own tools.
+meaning (NVIDIA's Xid catalogue, WORKFLOW_NVLINK_ERR), the others hold data for NVIDIA's own tools.
 """
 
 import re

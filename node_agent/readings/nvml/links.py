@@ -1,7 +1,7 @@
 """NVLinks: inactive ones, and errors that rise. Pure.
 
-Counters since the last reset are history; what rose within the last minute is a state. Limits are DCGM's (faults.md
-3b), the verdicts milder than its "fail": a link that recovers keeps work running.
+Counters since the last reset are history; what rose within the last minute is a state. Limits are those of
+DCGM's health watch, the verdicts milder than its "fail": a link that recovers keeps work running.
 """
 
 from collections.abc import Iterator

@@ -11,7 +11,8 @@ from typing import Final
 from node_agent.readings.nvml.look import Look, usual
 from outrider.health.findings import Evidence
 
-REPLAYS_PER_LANE: Final = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}  # a minute; faults.md 3b
+REPLAYS_PER_LANE: Final = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}
+"""Usual replays a minute and lane by PCIe generation, the limits of DCGM's own health watch."""
 _LOADED_READINGS: Final = 2  # the link of a GPU that has just begun to work may still be rising
 
 
