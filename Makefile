@@ -12,8 +12,9 @@ SOURCES := outrider scheduler_plugin webhook node_agent remediation inpod testbe
 PYTEST := $(BIN)/python -m pytest --durations=10
 # Two at a time, each file whole in one process: half of the time is waiting. A control plane is there for each.
 TWO := -n 2 --dist loadfile
-# Tests of real processes wait for real time-outs, which a busy machine can miss: what failed is run once more, alone.
-REAL_PYTEST := tools/pytest-again $(PYTEST)
+# Every stage has tests of real processes, which wait for real time-outs that a busy machine can miss: what failed is run
+# once more, alone, and the output says so.
+PYTEST_AGAIN := tools/pytest-again $(PYTEST)
 
 help: ## Print these targets
 	@echo "Outrider keeps GPU training on Kubernetes running through bad hardware."
@@ -32,12 +33,12 @@ programs: $(SETUP) ## Build what the testbed runs into the cache, once: Kubernet
 	$(STEP) "Programs of the testbed" $(BIN)/python -m testbed build
 
 test: lint programs ## Lint, types and all tests but the long ones
-	$(STEP) "Unit and chart tests" $(PYTEST) $(TWO) -m "not control_plane and not cluster and not slow"
-	$(STEP) "Tests on a real control plane" $(REAL_PYTEST) $(TWO) -m "control_plane and not cluster and not slow"
-	$(STEP) "Scenario tests on real nodes" $(REAL_PYTEST) -m "cluster and not slow"
+	$(STEP) "Unit and chart tests" $(PYTEST_AGAIN) $(TWO) -m "not control_plane and not cluster and not slow"
+	$(STEP) "Tests on a real control plane" $(PYTEST_AGAIN) $(TWO) -m "control_plane and not cluster and not slow"
+	$(STEP) "Scenario tests on real nodes" $(PYTEST_AGAIN) -m "cluster and not slow"
 
 test-more: programs ## The long tests
-	$(STEP) "Long tests" $(REAL_PYTEST) -m slow
+	$(STEP) "Long tests" $(PYTEST_AGAIN) -m slow
 
 lint: $(SETUP) ## Formatting, lint, types, import rules, spelling
 	$(STEP) "ruff check" $(BIN)/ruff check $(SOURCES)
