@@ -24,7 +24,9 @@ async def test_a_reading_that_hangs_costs_one_thread_and_is_told_until_it_return
     aside, release, threads = Aside[int](), threading.Event(), list[int]()
     for _ in range(3):
         with pytest.raises((TimeoutError, StillReading)):
-            await asyncio.wait_for(aside.run(lambda: (threads.append(threading.get_ident()), int(release.wait()))[1]), 0.05)
+            await asyncio.wait_for(
+                aside.run(lambda: (threads.append(threading.get_ident()), int(release.wait()))[1]), 0.05
+            )
     assert len(threads) == 1
     release.set()
     assert await _soon(aside) == 1
