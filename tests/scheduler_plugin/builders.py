@@ -32,10 +32,10 @@ from outrider.api.names import GANG_GATE, JOB_UID_LABEL, SCHEDULER_NAME
 from outrider.api.times import rfc3339
 from outrider.topology import levels_from
 from outrider.workloads import GPU
+from scheduler_plugin.cluster.members import GangState
+from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.cluster.world import World
 from scheduler_plugin.config import Rules
-from scheduler_plugin.members import GangState
-from scheduler_plugin.snapshot import Snapshot
-from scheduler_plugin.world import World
 
 NOW = 1_800_000_000.0
 RULES = Rules(levels_from("nvidia"))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from outrider.api import reasons
 from outrider.api.gpunode import Verdict
-from scheduler_plugin import wire
-from scheduler_plugin.extender import Extender
+from scheduler_plugin.extender import wire
+from scheduler_plugin.extender.server import Extender
 from tests.scheduler_plugin.builders import NOW, make_gpunode, make_node, make_pod, make_snapshot
 
 GOOD, BAD = "good", "bad"

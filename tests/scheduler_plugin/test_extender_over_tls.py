@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer
 
 from outrider.config import ConfigError, load
 from scheduler_plugin.config import Config
-from scheduler_plugin.extender import Extender
+from scheduler_plugin.extender.server import Extender
 from testbed.certificates import Authority
 from tests.scheduler_plugin.builders import make_node, make_snapshot
 

@@ -4,8 +4,8 @@ import pytest
 from outrider.api.core import Job, JobSpec, Pod, Taint
 from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import Verdict
-from scheduler_plugin.advance import Advance, advance
-from scheduler_plugin.case import DID_NOT_BIND
+from scheduler_plugin.planner.advance import Advance, advance
+from scheduler_plugin.planner.case import DID_NOT_BIND
 from tests.scheduler_plugin.builders import (
     NOW,
     RULES,

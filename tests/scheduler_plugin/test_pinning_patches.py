@@ -5,7 +5,7 @@ import pytest
 
 from outrider.api.core import NamedReference, Pod
 from outrider.api.names import GANG_GATE, WHY_ANNOTATION
-from scheduler_plugin.deliver import release_patch
+from scheduler_plugin.planner.deliver import release_patch
 from tests.scheduler_plugin.builders import make_pod, pinned_to
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

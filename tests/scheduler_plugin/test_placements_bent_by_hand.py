@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from outrider.api.gangplacement import GangPlacement, GangPlacementStatus, PlacementState
-from scheduler_plugin.acceptance import accepted, problem
+from scheduler_plugin.planner.acceptance import accepted, problem
 from tests.scheduler_plugin.builders import gang_pods, make_placement, make_world
 
 SOUND = make_placement("train", {0: "n0", 1: "n1"})

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from outrider.api.core import Node, Pod, Taint, Toleration
 from outrider.api.gpunode import Verdict
-from scheduler_plugin.members import member
-from scheduler_plugin.plan import Gang, Placement, Refusal, plan, replace, spares_for
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.cluster.members import member
+from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.placing.plan import Gang, Placement, Refusal, plan, replace, spares_for
 from tests.scheduler_plugin.builders import (
     NOW,
     gang_pods,

@@ -2,9 +2,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.api.gpunode import Verdict
-from scheduler_plugin.preempt import preempt
-from scheduler_plugin.prioritize import prioritize
-from scheduler_plugin.wire import HostPriority, MetaPod, MetaVictims
+from scheduler_plugin.extender.preempt import preempt
+from scheduler_plugin.extender.prioritize import prioritize
+from scheduler_plugin.extender.wire import HostPriority, MetaPod, MetaVictims
 from tests.scheduler_plugin.builders import (
     NOW,
     gang_pods,

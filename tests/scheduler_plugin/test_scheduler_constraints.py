@@ -1,7 +1,7 @@
 import pytest
 
 from outrider.api.core import Taint, Toleration
-from scheduler_plugin.constraints import selects, untolerated
+from scheduler_plugin.placing.constraints import selects, untolerated
 
 LABELS = {"disk": "fast", "size": "8"}
 

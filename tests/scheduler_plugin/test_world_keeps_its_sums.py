@@ -8,7 +8,7 @@ from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import GPUNode, Verdict
 from outrider.api.meta import ObjectMeta
 from outrider.api.trainingpolicy import TrainingPolicy, TrainingPolicySpec
-from scheduler_plugin.world import Change, World
+from scheduler_plugin.cluster.world import Change, World
 from tests.scheduler_plugin.builders import (
     RULES,
     gang_pods,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from outrider.topology.domains import Path
-from scheduler_plugin.nodes import NodeView
+from scheduler_plugin.cluster.nodes import NodeView
 
 _DIGITS: Final = re.compile(r"(\d+)")
 _HEALTH_STEP: Final = 10  # scores closer than this count as equally healthy, so that noise moves no gang

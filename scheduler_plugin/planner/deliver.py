@@ -16,9 +16,9 @@ from outrider.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from outrider.kube.eviction import evict
 from outrider.kube.kinds import GANGPLACEMENTS, PODS
 from outrider.telemetry import traces
-from scheduler_plugin.constraints import required_terms
-from scheduler_plugin.members import GangState
+from scheduler_plugin.cluster.members import GangState
 from scheduler_plugin.metrics import UNGATED_PODS
+from scheduler_plugin.placing.constraints import required_terms
 
 _LOG: Final = logging.getLogger(__name__)
 _AT_ONCE: Final = 16  # requests in flight: more only queue up in the API server

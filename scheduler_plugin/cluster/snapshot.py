@@ -6,7 +6,7 @@ import msgspec
 
 from outrider.api.gangplacement import GangPlacement, PlacementState, RankAssignment
 from outrider.topology.domains import Path
-from scheduler_plugin.nodes import NodeView
+from scheduler_plugin.cluster.nodes import NodeView
 
 
 class Plan(msgspec.Struct, frozen=True):

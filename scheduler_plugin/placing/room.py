@@ -3,10 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from scheduler_plugin.constraints import selects, untolerated
-from scheduler_plugin.members import Member
-from scheduler_plugin.nodes import NodeView
-from scheduler_plugin.snapshot import Snapshot
+from outrider.api.core import Toleration
+from scheduler_plugin.cluster.members import Member
+from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.placing.constraints import selects, untolerated
 
 
 class Room:
@@ -99,3 +100,10 @@ def fits(one: Member, room: Mapping[str, int]) -> bool:
         if room.get(name, 0) < amount:
             return False
     return True
+
+
+def usable(view: NodeView | None, tolerations: Sequence[Toleration], now: float) -> bool:
+    """Return whether a planned pod can still start on the node: there, healthy, and with no taint against it."""
+    if view is None or view.refusal(now):
+        return False
+    return untolerated(view.taints, tolerations, cordoned=view.cordoned) is None

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from outrider.api import reasons
-from scheduler_plugin.constraints import selects, untolerated
-from scheduler_plugin.members import PODS, Member
-from scheduler_plugin.nodes import NodeView
-from scheduler_plugin.room import fits
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.cluster.members import PODS, Member
+from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.placing.constraints import selects, untolerated
+from scheduler_plugin.placing.room import fits
 
 _FREE: Final = "healthy and free"
 _WORDS: Final = {

@@ -16,13 +16,13 @@ from outrider.api.core import Pod
 from outrider.api.names import TRACEPARENT_ANNOTATION
 from outrider.telemetry import traces
 from outrider.workloads import BadQuantity
-from scheduler_plugin import wire
-from scheduler_plugin.decide import Decision, decide
-from scheduler_plugin.members import managed
+from scheduler_plugin.cluster.members import managed
+from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.extender import wire
+from scheduler_plugin.extender.decide import Decision, decide
+from scheduler_plugin.extender.preempt import preempt
+from scheduler_plugin.extender.prioritize import prioritize
 from scheduler_plugin.metrics import REFUSED_NODES, REQUEST_SECONDS
-from scheduler_plugin.preempt import preempt
-from scheduler_plugin.prioritize import prioritize
-from scheduler_plugin.snapshot import Snapshot
 
 _LOG: Final = logging.getLogger(__name__)
 # Full Node objects take some 16 KiB each: room for the 5,000 nodes that Kubernetes supports in one cluster.

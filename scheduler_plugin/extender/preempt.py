@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from outrider.api.core import Pod
 from outrider.workloads import GPU
-from scheduler_plugin.decide import ask_of, target_of
-from scheduler_plugin.snapshot import Snapshot
-from scheduler_plugin.wire import MetaVictims
+from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.extender.decide import ask_of, target_of
+from scheduler_plugin.extender.wire import MetaVictims
 
 
 def preempt(pod: Pod, candidates: Mapping[str, MetaVictims], snapshot: Snapshot, now: float) -> dict[str, MetaVictims]:

@@ -24,14 +24,14 @@ from outrider.kube.kinds import JOBS, PODS, PYTORCHJOBS
 from outrider.kube.workqueue import WorkQueue
 from outrider.telemetry import traces
 from outrider.workloads import BadQuantity
-from scheduler_plugin import deliver
-from scheduler_plugin.acceptance import accepted, problem
-from scheduler_plugin.advance import Advance, advance
+from scheduler_plugin.cluster.members import GangState, managed
+from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.world import Change, World
 from scheduler_plugin.config import Rules
-from scheduler_plugin.members import GangState, managed
 from scheduler_plugin.metrics import ERRORS, PLAN_SECONDS, REPLACED_RANKS, WAITING_GANGS
-from scheduler_plugin.nodes import NodeView
-from scheduler_plugin.world import Change, World
+from scheduler_plugin.planner import deliver
+from scheduler_plugin.planner.acceptance import accepted, problem
+from scheduler_plugin.planner.advance import Advance, advance
 
 _LOG: Final = logging.getLogger(__name__)
 _WORKERS: Final = 16  # gangs whose writes are under way at once

@@ -5,10 +5,10 @@ from typing import Final
 
 from outrider.api.core import Pod
 from outrider.topology.domains import Path
-from scheduler_plugin.decide import ask_of, target_of
-from scheduler_plugin.nodes import NodeView
-from scheduler_plugin.snapshot import Snapshot
-from scheduler_plugin.wire import HostPriority
+from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.extender.decide import ask_of, target_of
+from scheduler_plugin.extender.wire import HostPriority
 
 HIGHEST: Final = 10  # extender/v1 MaxExtenderPriority; the node's own part is at most 9
 

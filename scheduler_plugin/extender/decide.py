@@ -8,10 +8,10 @@ import msgspec
 from outrider.api import reasons
 from outrider.api.core import Pod, Toleration
 from outrider.workloads import GPU, gang_of, requests_of
-from scheduler_plugin.constraints import untolerated
-from scheduler_plugin.members import managed
-from scheduler_plugin.nodes import NodeView
-from scheduler_plugin.snapshot import Plan, Snapshot
+from scheduler_plugin.cluster.members import managed
+from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.snapshot import Plan, Snapshot
+from scheduler_plugin.placing.room import usable
 
 # Refusals that preempting the pods of a node can't cure: kube-scheduler then leaves the node's pods alone.
 _UNRESOLVABLE: Final = frozenset(
@@ -121,10 +121,3 @@ def target_of(plan: Plan, ask: Ask, nodes: Mapping[str, NodeView], now: float) -
     position = list(dict.fromkeys(rank.node for rank in status.ranks if lost(rank.node))).index(planned)
     spares = [name for name in status.spares if not lost(name)]
     return spares[position] if position < len(spares) else planned
-
-
-def usable(view: NodeView | None, tolerations: Sequence[Toleration], now: float) -> bool:
-    """Return whether a planned pod can still start on the node: there, healthy, and with no taint against it."""
-    if view is None or view.refusal(now):
-        return False
-    return untolerated(view.taints, tolerations, cordoned=view.cordoned) is None

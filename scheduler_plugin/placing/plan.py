@@ -8,12 +8,12 @@ import msgspec
 
 from outrider.api.gangplacement import RejectedAlternative
 from outrider.topology.domains import Path
-from scheduler_plugin.domains import Tree, natural, weakness
-from scheduler_plugin.explain import explain_refusal
-from scheduler_plugin.members import Member
-from scheduler_plugin.nodes import NodeView
-from scheduler_plugin.room import Room
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.cluster.members import Member
+from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.placing.domains import Tree, natural, weakness
+from scheduler_plugin.placing.explain import explain_refusal
+from scheduler_plugin.placing.room import Room
 
 _MOST_REJECTED: Final = 8  # alternatives kept for explanations
 

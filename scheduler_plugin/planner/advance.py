@@ -13,11 +13,11 @@ from outrider.api.meta import MESSAGE_MAX
 from outrider.api.times import parse_rfc3339, rfc3339
 from outrider.topology.domains import Path, common
 from outrider.workloads import gated
-from scheduler_plugin.case import DID_NOT_BIND, Case, case_of, expired
+from scheduler_plugin.cluster.members import GangState
+from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.config import Rules
-from scheduler_plugin.members import GangState
-from scheduler_plugin.plan import Gang, Placement, Refusal, label, plan, replace, spares_for
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.placing.plan import Gang, Placement, Refusal, label, plan, replace, spares_for
+from scheduler_plugin.planner.case import DID_NOT_BIND, Case, case_of, expired
 
 _RECHECK_SECONDS = 5.0  # how soon a plan past its time is looked at again, until kube-scheduler has tried it
 

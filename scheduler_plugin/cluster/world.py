@@ -17,10 +17,10 @@ from outrider.api.meta import ObjectMeta
 from outrider.api.trainingpolicy import TrainingPolicy
 from outrider.topology.domains import Path
 from outrider.workloads import BadQuantity, gang_of, policy_for
+from scheduler_plugin.cluster.members import GangState, amounts_of, gone, managed
+from scheduler_plugin.cluster.nodes import Amounts, NodeView, view
+from scheduler_plugin.cluster.snapshot import Plan, Snapshot, plan_from
 from scheduler_plugin.config import Rules
-from scheduler_plugin.members import GangState, amounts_of, gone, managed
-from scheduler_plugin.nodes import Amounts, NodeView, view
-from scheduler_plugin.snapshot import Plan, Snapshot, plan_from
 
 _LOG: Final = logging.getLogger(__name__)
 

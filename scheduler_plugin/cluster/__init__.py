@@ -1,0 +1,1 @@
+"""The cluster as decisions see it: objects from the API server, sums over them, snapshots."""

@@ -1,0 +1,1 @@
+"""What kube-scheduler asks of us, pod by pod: filter, prioritize, preempt."""
