@@ -17,10 +17,11 @@ from outrider.kube.leader import LeaderElector
 from outrider.kube.transport import connect
 from outrider.service import identity, release_namespace, serve_probes
 from scheduler_plugin.cluster.world import Change, World
-from scheduler_plugin.config import Config, Rules
+from scheduler_plugin.config import Config
 from scheduler_plugin.extender.server import Extender
 from scheduler_plugin.metrics import SNAPSHOT_NODES
 from scheduler_plugin.planner.planner import Planner
+from scheduler_plugin.rules import Rules
 
 _LOG: Final = logging.getLogger(__name__)
 _PUBLISH_SECONDS: Final = 0.02  # changes that come together become one snapshot; plans are published at once

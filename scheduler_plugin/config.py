@@ -1,14 +1,14 @@
 """Configuration of the scheduler plugin; the chart writes it from its values."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 
 from outrider.component import ComponentConfig, Port
 from outrider.topology import Levels, levels_from
+from scheduler_plugin.rules import LONGEST_SECONDS, Rules
 from scheduler_plugin.tls import TLS
 
-LONGEST_SECONDS: Final = 86400
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_SECONDS)]
 
 
@@ -50,15 +50,6 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Return the topology levels. Raises ValueError that says what to set instead."""
         return levels_from(self.topology_preset, self.topology_labels)
 
-    def rules(self) -> "Rules":
+    def rules(self) -> Rules:
         """Return what the pure decisions need of the configuration."""
         return Rules(self.levels(), self.stale_seconds, self.require_gpu_node, self.plan_seconds)
-
-
-class Rules(msgspec.Struct, frozen=True):
-    """The policy that decisions depend on; times in seconds."""
-
-    levels: Levels
-    stale_seconds: float = 180.0
-    require_gpu_node: bool = False
-    plan_seconds: float = 60.0

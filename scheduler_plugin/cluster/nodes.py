@@ -13,7 +13,7 @@ from outrider.api.names import UNHEALTHY_TAINT
 from outrider.api.times import parse_rfc3339
 from outrider.topology import Place, place
 from outrider.workloads import GPU, BadQuantity, milli
-from scheduler_plugin.config import Rules
+from scheduler_plugin.rules import Rules
 
 Amounts = Mapping[str, int]  # thousandths by resource name
 _FULL_SCORE: Final = 100

@@ -20,7 +20,7 @@ from outrider.workloads import BadQuantity, gang_of, policy_for
 from scheduler_plugin.cluster.members import GangState, amounts_of, gone, managed
 from scheduler_plugin.cluster.nodes import Amounts, NodeView, view
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot, plan_from
-from scheduler_plugin.config import Rules
+from scheduler_plugin.rules import Rules
 
 _LOG: Final = logging.getLogger(__name__)
 

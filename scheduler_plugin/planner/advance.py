@@ -15,9 +15,9 @@ from outrider.topology.domains import Path, common
 from outrider.workloads import gated
 from scheduler_plugin.cluster.members import GangState
 from scheduler_plugin.cluster.snapshot import Snapshot
-from scheduler_plugin.config import Rules
 from scheduler_plugin.placing.plan import Gang, Placement, Refusal, label, plan, replace, spares_for
 from scheduler_plugin.planner.case import DID_NOT_BIND, Case, case_of, expired
+from scheduler_plugin.rules import Rules
 
 _RECHECK_SECONDS = 5.0  # how soon a plan past its time is looked at again, until kube-scheduler has tried it
 

@@ -12,9 +12,9 @@ from outrider.api.times import parse_rfc3339
 from outrider.workloads import Size, gated, rank_of, size_of
 from scheduler_plugin.cluster.members import GangState, gone, managed, member
 from scheduler_plugin.cluster.snapshot import Snapshot
-from scheduler_plugin.config import LONGEST_SECONDS, Rules
 from scheduler_plugin.placing.plan import Gang
 from scheduler_plugin.placing.room import usable
+from scheduler_plugin.rules import LONGEST_SECONDS, Rules
 
 _OWNER_SECONDS: Final = 10.0  # a pod older than this whose job is still not known is placed on its own
 _ASSEMBLY_SECONDS: Final = 5.0  # a controller takes so long to create the pods of a large gang

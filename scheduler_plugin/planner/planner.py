@@ -27,11 +27,11 @@ from outrider.workloads import BadQuantity
 from scheduler_plugin.cluster.members import GangState, managed
 from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.world import Change, World
-from scheduler_plugin.config import Rules
 from scheduler_plugin.metrics import ERRORS, PLAN_SECONDS, REPLACED_RANKS, WAITING_GANGS
 from scheduler_plugin.planner import deliver
 from scheduler_plugin.planner.acceptance import accepted, problem
 from scheduler_plugin.planner.advance import Advance, advance
+from scheduler_plugin.rules import Rules
 
 _LOG: Final = logging.getLogger(__name__)
 _WORKERS: Final = 16  # gangs whose writes are under way at once

@@ -35,7 +35,7 @@ from outrider.workloads import GPU
 from scheduler_plugin.cluster.members import GangState
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.cluster.world import World
-from scheduler_plugin.config import Rules
+from scheduler_plugin.rules import Rules
 
 NOW = 1_800_000_000.0
 RULES = Rules(levels_from("nvidia"))

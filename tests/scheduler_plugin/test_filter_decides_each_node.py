@@ -7,8 +7,8 @@ from outrider.api.core import Taint
 from outrider.api.gangplacement import PlacementState
 from outrider.api.gpunode import Health, Mode, Verdict
 from outrider.api.names import UNHEALTHY_TAINT
-from scheduler_plugin.config import Rules
 from scheduler_plugin.extender.decide import Decision, decide
+from scheduler_plugin.rules import Rules
 from tests.scheduler_plugin.builders import (
     NOW,
     RULES,
