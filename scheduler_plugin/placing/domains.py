@@ -29,6 +29,11 @@ def weakness(view: NodeView) -> int:
     return (100 - view.judgement.score) // _HEALTH_STEP
 
 
+def label(path: Path) -> str:
+    """Return a domain's name for people: its named parts, or the whole cluster."""
+    return "/".join(part for part in path if part and not part.startswith("?")) or "cluster"
+
+
 class Tree:
     """Domains from the whole cluster, (), down to single nodes, with the slots under each for each kind of member."""
 

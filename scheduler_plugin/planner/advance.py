@@ -15,7 +15,11 @@ from outrider.topology.domains import Path, common
 from outrider.workloads import gated
 from scheduler_plugin.cluster.members import GangState
 from scheduler_plugin.cluster.snapshot import Snapshot
-from scheduler_plugin.placing.plan import Gang, Placement, Refusal, label, plan, replace, spares_for
+from scheduler_plugin.placing.domains import label
+from scheduler_plugin.placing.gang import Gang, Placement, Refusal
+from scheduler_plugin.placing.plan import plan
+from scheduler_plugin.placing.replacing import replace
+from scheduler_plugin.placing.spares import spares_for
 from scheduler_plugin.planner.case import DID_NOT_BIND, Case, case_of, expired
 from scheduler_plugin.rules import Rules
 

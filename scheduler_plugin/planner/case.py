@@ -12,7 +12,7 @@ from outrider.api.times import parse_rfc3339
 from outrider.workloads import Size, gated, rank_of, size_of
 from scheduler_plugin.cluster.members import GangState, gone, managed, member
 from scheduler_plugin.cluster.snapshot import Snapshot
-from scheduler_plugin.placing.plan import Gang
+from scheduler_plugin.placing.gang import Gang
 from scheduler_plugin.placing.room import usable
 from scheduler_plugin.rules import LONGEST_SECONDS, Rules
 

@@ -8,7 +8,10 @@ from outrider.api.core import Node, Pod, Taint, Toleration
 from outrider.api.gpunode import Verdict
 from scheduler_plugin.cluster.members import member
 from scheduler_plugin.cluster.snapshot import Snapshot
-from scheduler_plugin.placing.plan import Gang, Placement, Refusal, plan, replace, spares_for
+from scheduler_plugin.placing.gang import Gang, Placement, Refusal
+from scheduler_plugin.placing.plan import plan
+from scheduler_plugin.placing.replacing import replace
+from scheduler_plugin.placing.spares import spares_for
 from tests.scheduler_plugin.builders import (
     NOW,
     gang_pods,
