@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from outrider.api.meta import ObjectMeta, Resource
 
 
@@ -18,12 +20,22 @@ class ResourceRequirements(Resource, frozen=True, kw_only=True):
     limits: dict[str, str] = {}
 
 
+class ContainerPort(Resource, frozen=True, kw_only=True):
+    """A port of the node that a container wants for itself; ``host_port`` 0 wants none."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
 class Container(Resource, frozen=True, kw_only=True):
     """A container, as far as placement needs it."""
 
     name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    ports: list[ContainerPort] = []
 
 
 class Toleration(Resource, frozen=True, kw_only=True):
@@ -33,6 +45,19 @@ class Toleration(Resource, frozen=True, kw_only=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+
+
+class ClaimReference(Resource, frozen=True, kw_only=True):
+    """Names a PersistentVolumeClaim of the pod's namespace."""
+
+    claim_name: str = ""
+
+
+class Volume(NamedReference, frozen=True, kw_only=True):
+    """A pod's volume, as far as it ties the pod to nodes. ``ephemeral`` is a claim made for this pod alone."""
+
+    persistent_volume_claim: ClaimReference | None = None
+    ephemeral: dict[str, Any] | None = None
 
 
 class PodSpec(Resource, frozen=True, kw_only=True):
@@ -47,8 +72,12 @@ class PodSpec(Resource, frozen=True, kw_only=True):
     affinity: dict[str, Any] = {}
     tolerations: list[Toleration] = []
     priority: int | None = None
-    volumes: list[NamedReference] = []
+    volumes: list[Volume] = []
     resource_claims: list[NamedReference] = []
+    overhead: dict[str, str] = {}
+    resources: ResourceRequirements | None = None
+    host_network: bool = False
+    topology_spread_constraints: list[dict[str, Any]] = []
 
 
 class StatusCondition(Resource, frozen=True, kw_only=True):
@@ -60,12 +89,38 @@ class StatusCondition(Resource, frozen=True, kw_only=True):
     message: str = ""
 
 
+class Termination(Resource, frozen=True, kw_only=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+    reason: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class ContainerState(Resource, frozen=True, kw_only=True):
+    """What a container does; only its end is read."""
+
+    terminated: Termination | None = None
+
+
+class ContainerStatus(Resource, frozen=True, kw_only=True):
+    """How a container fares, and how it ended before its last restart."""
+
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
 class PodStatus(Resource, frozen=True, kw_only=True):
-    """Where the pod stands."""
+    """Where the pod stands. ``nominated_node_name`` is where preemption makes room for it."""
 
     phase: str = ""
     reason: str = ""
     conditions: list[StatusCondition] = []
+    nominated_node_name: str = ""
+    container_statuses: list[ContainerStatus] = []
+    start_time: str | None = None
 
 
 class Pod(Resource, frozen=True, kw_only=True):
@@ -117,6 +172,12 @@ class Node(Resource, frozen=True, kw_only=True):
     status: NodeStatus = NodeStatus()
 
 
+class Owner(Resource, frozen=True, kw_only=True):
+    """An object whose pods may form a gang. Each kind adds the fields that tell the gang's size and order."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class JobSpec(Resource, frozen=True, kw_only=True):
     """batch/v1 Job, as far as its gang's size needs it."""
 
@@ -124,10 +185,9 @@ class JobSpec(Resource, frozen=True, kw_only=True):
     completions: int | None = None
 
 
-class Job(Resource, frozen=True, kw_only=True):
+class Job(Owner, frozen=True, kw_only=True):
     """A batch/v1 Job."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
 
 
@@ -143,8 +203,7 @@ class PyTorchJobSpec(Resource, frozen=True, kw_only=True):
     pytorch_replica_specs: dict[str, ReplicaSpec] = {}
 
 
-class PyTorchJob(Resource, frozen=True, kw_only=True):
+class PyTorchJob(Owner, frozen=True, kw_only=True):
     """A kubeflow.org/v1 PyTorchJob (training-operator)."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PyTorchJobSpec = PyTorchJobSpec()

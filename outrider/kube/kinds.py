@@ -14,6 +14,7 @@ from outrider.api.meta import ObjectMeta
 from outrider.api.names import GROUP, VERSION
 from outrider.api.remediation import Remediation
 from outrider.api.resource import DeviceTaintRule, ResourceSlice
+from outrider.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from outrider.api.trainingpolicy import TrainingPolicy
 
 
@@ -79,3 +80,6 @@ GPUNODES: Final = Kind(GPUNode, "gpunodes", group=GROUP, version=VERSION, namesp
 GANGPLACEMENTS: Final = Kind(GangPlacement, "gangplacements", group=GROUP, version=VERSION)
 REMEDIATIONS: Final = Kind(Remediation, "remediations", group=GROUP, version=VERSION, namespaced=False)
 TRAININGPOLICIES: Final = Kind(TrainingPolicy, "trainingpolicies", group=GROUP, version=VERSION, namespaced=False)
+PERSISTENTVOLUMES: Final = Kind(PersistentVolume, "persistentvolumes", namespaced=False)
+PERSISTENTVOLUMECLAIMS: Final = Kind(PersistentVolumeClaim, "persistentvolumeclaims")
+STORAGECLASSES: Final = Kind(StorageClass, "storageclasses", group="storage.k8s.io", namespaced=False)

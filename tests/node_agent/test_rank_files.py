@@ -12,12 +12,12 @@ from node_agent.ranks import RankWatcher
 from outrider.api import beacon
 from outrider.api.beacon import Beacon
 from outrider.api.checkpoint import CheckpointRequest
-from outrider.api.core import NamedReference, Pod, PodSpec
+from outrider.api.core import Pod, PodSpec, Volume
 from outrider.api.meta import ObjectMeta
 from outrider.api.names import CHECKPOINT_REQUEST_ANNOTATION
 
 NOW = 1_800_000_000.0
-SPEC = PodSpec(volumes=[NamedReference(name="outrider")])
+SPEC = PodSpec(volumes=[Volume(name="outrider")])
 REQUEST = CheckpointRequest(id="r1", reason="xid/79", deadline_unix=NOW + 60)
 
 
@@ -214,7 +214,7 @@ def test_a_pod_whose_folder_comes_late_gets_its_request_then(tmp_path):
 def test_pods_without_the_volume_of_the_contract_cost_nothing(tmp_path):
     watch = Watch(tmp_path)
     put_beacon(watch.folder)
-    watch.pod = Pod(metadata=watch.pod.metadata, spec=PodSpec(volumes=[NamedReference(name="other")]))
+    watch.pod = Pod(metadata=watch.pod.metadata, spec=PodSpec(volumes=[Volume(name="other")]))
     assert watch.look(0) == []
 
 
