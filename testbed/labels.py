@@ -8,6 +8,7 @@ from testbed.errors import TestbedError
 _REAL_PER_LEAF = 2
 _KWOK_PER_LEAF = 16
 _KWOK_PER_SPINE = 128
+_KWOK_PER_CORE = 512
 _PER_CLIQUE = 18
 _FIRST_KWOK_LEAF = 100
 _CLUSTER_UUID = "5f3a1c52-6d0e-4c8b-9a41-0b6f2a7e9d10"
@@ -41,24 +42,33 @@ def profile(name: str) -> Profile:
 
 
 def real(profile_name: str, index: int) -> dict[str, str]:
-    """Labels of real node gpu-INDEX: two nodes a leaf and a rack, all under one spine."""
+    """Labels of real node gpu-INDEX: two nodes a leaf and a rack, all under one spine of one core group."""
     leaf = index // _REAL_PER_LEAF
-    return _labels(profile_name, spine=0, leaf=leaf, index=index)
+    return _labels(profile_name, core=0, spine=0, leaf=leaf, index=index)
 
 
 def simulated(profile_name: str, index: int) -> dict[str, str]:
-    """Labels of node kwok-INDEX: 16 nodes a leaf, 8 leaves a spine, apart from the real nodes' leaves."""
-    leaf = _FIRST_KWOK_LEAF + index // _KWOK_PER_LEAF
-    return _labels(profile_name, spine=1 + index // _KWOK_PER_SPINE, leaf=leaf, index=index, first_clique=100)
+    """Labels of node kwok-INDEX: 16 nodes a leaf, 8 leaves a spine, 4 spines a core, apart from the real nodes'."""
+    return _labels(
+        profile_name,
+        core=1 + index // _KWOK_PER_CORE,
+        spine=1 + index // _KWOK_PER_SPINE,
+        leaf=_FIRST_KWOK_LEAF + index // _KWOK_PER_LEAF,
+        index=index,
+        first_clique=100,
+    )
 
 
-def _labels(profile_name: str, *, spine: int, leaf: int, index: int, first_clique: int = 0) -> dict[str, str]:
+def _labels(
+    profile_name: str, *, core: int, spine: int, leaf: int, index: int, first_clique: int = 0
+) -> dict[str, str]:
     gpu = profile(profile_name)
     labels = {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.product": gpu.product,
         "nvidia.com/gpu.count": str(gpu.gpus),
         "topology.kubernetes.io/zone": "zone-a",
+        "network.topology.nvidia.com/core": f"core-{core}",
         "network.topology.nvidia.com/spine": f"spine-{spine}",
         "network.topology.nvidia.com/leaf": f"leaf-{leaf}",
         RACK_LABEL: f"rack-{leaf}",
