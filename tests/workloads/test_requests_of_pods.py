@@ -1,9 +1,12 @@
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.api.core import Container, Pod, PodSpec, ResourceRequirements
-from outrider.workloads import GPU, BadQuantity, gpus_of, milli, requests_of
+from outrider.workloads.quantities import BadQuantity, milli
+from outrider.workloads.resources import GPU, gpus_in, gpus_of, is_gpu, requests_of
 
 
 def container(gpus: str = "", cpu: str = "", *, sidecar: bool = False) -> Container:
@@ -51,3 +54,49 @@ def test_a_limit_alone_counts_as_the_request() -> None:
 def test_what_is_not_asked_for_is_absent() -> None:
     assert requests_of(Pod(spec=PodSpec(containers=[container("0", "500m")]))) == {"cpu": 500}
     assert gpus_of(Pod()) == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "amd.com/gpu", "gpu.intel.com/i915"],
+)
+def test_gpus_of_any_vendor_are_gpus(name: str) -> None:
+    asked = Container(resources=ResourceRequirements(limits={name: "2"}))
+    assert is_gpu(name)
+    assert gpus_of(Pod(spec=PodSpec(containers=[asked]))) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia.com/gpumem", "volcano.sh/vgpu-memory", "gpu.intel.com/millicores", "gpu.intel.com/i915_monitoring"]
+)
+def test_shares_of_a_gpu_are_counted_but_are_no_gpus(name: str) -> None:
+    asked = Container(resources=ResourceRequirements(limits={name: "20000"}))
+    assert not is_gpu(name)
+    assert requests_of(Pod(spec=PodSpec(containers=[asked]))) == {name: 20_000_000}
+
+
+def test_people_may_list_the_resources_that_are_gpus() -> None:
+    assert is_gpu("habana.ai/gaudi", ("habana.ai/*",))
+    assert gpus_in({"habana.ai/gaudi": 3000, GPU: 1000}, ("habana.ai/*",)) == 3000
+
+
+def test_what_the_pod_asks_for_as_a_whole_replaces_what_its_containers_ask_for() -> None:
+    whole = ResourceRequirements(requests={"cpu": "2"}, limits={"memory": "1Ki", GPU: "9"})
+    spec = PodSpec(containers=[container("4", "3")], resources=whole)
+    assert requests_of(Pod(spec=spec)) == {GPU: 4000, "cpu": 2000, "memory": 1_024_000}
+
+
+def test_the_overhead_of_the_runtime_comes_on_top() -> None:
+    spec = PodSpec(containers=[container("4", "3")], overhead={"cpu": "250m", "memory": "1"})
+    assert requests_of(Pod(spec=spec)) == {GPU: 4000, "cpu": 3250, "memory": 1000}
+
+
+NAMES = st.sampled_from([GPU, "cpu", "memory", "nvidia.com/mig-1g.5gb", "x.example/thing", ""]) | st.text(max_size=30)
+
+
+@given(st.dictionaries(NAMES, st.text(max_size=20) | st.sampled_from(["1", "500m", "-3", "1e9", "0"]), max_size=4))
+def test_amounts_of_any_text_are_counted_or_refused_by_their_text(amounts: dict[str, str]) -> None:
+    asked = Container(resources=ResourceRequirements(limits=amounts))
+    spec = PodSpec(containers=[asked], init_containers=[asked], overhead=amounts)
+    with contextlib.suppress(BadQuantity):
+        assert all(amount > 0 for amount in requests_of(Pod(spec=spec)).values())
