@@ -49,6 +49,7 @@ def _state(pod: Pod, rank: int, files: RankFiles, before: RankState | None, now:
         rank=rank,
         step=max(steps),
         checkpoint_step=max(checkpoints),
+        step_seconds=round(beacon.step_seconds, 3) if beacon else 0.0,
         acknowledged=answer.id if answer else "",
         acknowledged_state=answer.state if answer else "",
         observed_at=rfc3339(now),

@@ -204,7 +204,10 @@ def _essence(status: GPUNodeStatus) -> GPUNodeStatus:
         )
         for finding in status.findings
     ]
-    ranks = [msgspec.structs.replace(rank, step=0, checkpoint_step=-1, observed_at="") for rank in status.ranks]
+    ranks = [
+        msgspec.structs.replace(rank, step=0, checkpoint_step=-1, step_seconds=0.0, observed_at="")
+        for rank in status.ranks
+    ]
     findings.sort(key=lambda finding: (finding.code, finding.subject, finding.subject_id))
     return msgspec.structs.replace(status, findings=findings, ranks=ranks, observed_at=None)
 

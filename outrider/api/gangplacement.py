@@ -34,6 +34,30 @@ class RejectedAlternative(Resource, frozen=True, kw_only=True):
     reason: str
 
 
+class Reservation(Resource, frozen=True, kw_only=True):
+    """Room held for pods of one shape: of a waiting gang on nodes that others will free, or of pods still to come."""
+
+    requests: Annotated[dict[str, str], msgspec.Meta(description="what one of the pods takes of its node")] = {}
+    ranks: Annotated[list[int], msgspec.Meta(max_length=16384, description="ranks of the pods")] = []
+    nodes: Annotated[list[str], msgspec.Meta(max_length=16384, description="node of each of the ranks")] = []
+
+
+class Victim(Resource, frozen=True, kw_only=True):
+    """A gang that makes room for this one: all its pods are evicted."""
+
+    job_kind: str
+    job_name: str
+    job_uid: str
+    namespace: str
+    priority: int = 0
+    lost_seconds: Annotated[
+        float, msgspec.Meta(ge=0, description="training time since its last checkpoint, which is done again")
+    ] = 0.0
+    lost_gpu_seconds: Annotated[float, msgspec.Meta(ge=0, description="the same, times its GPUs")] = 0.0
+    pods: Annotated[list[str], msgspec.Meta(max_length=16384, description="names of the pods")] = []
+    pod_uids: Annotated[list[str], msgspec.Meta(max_length=16384, description="UID of each of them")] = []
+
+
 class GangPlacementSpec(Resource, frozen=True, kw_only=True):
     """Which gang this is."""
 
@@ -41,6 +65,9 @@ class GangPlacementSpec(Resource, frozen=True, kw_only=True):
     job_name: Annotated[str, msgspec.Meta(description="the job that owns the gang, in this namespace")]
     job_uid: Annotated[str, msgspec.Meta(description="its UID")]
     size: Annotated[int, msgspec.Meta(ge=1, description="pods that must run together")]
+    owned: Annotated[
+        bool, msgspec.Meta(description="false: no object owns the gang; its placement goes when its last pod does")
+    ] = True
 
 
 class GangPlacementStatus(Resource, frozen=True, kw_only=True):
@@ -58,6 +85,14 @@ class GangPlacementStatus(Resource, frozen=True, kw_only=True):
     ] = []
     rejected: Annotated[list[RejectedAlternative], msgspec.Meta(max_length=32)] = []
     expires_at: Timestamp | None = None
+    priority: Annotated[int | None, msgspec.Meta(description="highest priority of its pods")] = None
+    queued_at: Annotated[Timestamp | None, msgspec.Meta(description="since when the gang waits for its nodes")] = None
+    reservations: Annotated[
+        list[Reservation], msgspec.Meta(max_length=64, description="room held for pods that have no node yet")
+    ] = []
+    preempting: Annotated[list[Victim], msgspec.Meta(max_length=64, description="gangs that make room for it")] = []
+    attempts: Annotated[int, msgspec.Meta(ge=0, description="plans in a row that did not bind")] = 0
+    retry_at: Annotated[Timestamp | None, msgspec.Meta(description="when it is planned again")] = None
     traceparent: str = ""
     conditions: list[Condition] = []
 

@@ -156,6 +156,7 @@ class RankState(Resource, frozen=True, kw_only=True):
     rank: Annotated[int, msgspec.Meta(ge=0)]
     step: Annotated[int, msgspec.Meta(ge=0)] = 0
     checkpoint_step: Annotated[int, msgspec.Meta(ge=-1, description="last finished checkpoint; -1 if none")] = -1
+    step_seconds: Annotated[float, msgspec.Meta(ge=0, description="wall time of the last step; 0 if not known")] = 0.0
     acknowledged: Annotated[str, msgspec.Meta(description="id of the last checkpoint request answered")] = ""
     acknowledged_state: Annotated[str, msgspec.Meta(description="saved, no-writer or expired")] = ""
     observed_at: Timestamp
