@@ -29,6 +29,16 @@ CHECKPOINT_REQUEST_ANNOTATION: Final = "outrider.dev/checkpoint-request"  # Chec
 INJECTED_ANNOTATION: Final = "outrider.dev/injected"  # version of the webhook that changed the pod
 WHY_ANNOTATION: Final = "outrider.dev/why"  # why the pod waits, or where it was planned, in plain words
 
+# Annotations on pods by which people name a gang of plain pods, and say how close a gang's pods must be
+GANG_ANNOTATION: Final = "outrider.dev/gang"  # name of the gang, in the pod's namespace
+GANG_SIZE_ANNOTATION: Final = "outrider.dev/gang-size"  # pods that must run together
+GANG_MIN_ANNOTATION: Final = "outrider.dev/gang-min"  # pods with which an elastic gang may start
+GANG_RANK_ANNOTATION: Final = "outrider.dev/gang-rank"  # the pod's place in its gang, from 0
+REQUIRED_LEVEL_ANNOTATION: Final = "outrider.dev/required-level"  # the gang fits in one domain of this level, or waits
+PREFERRED_LEVEL_ANNOTATION: Final = "outrider.dev/preferred-level"  # ... or spreads over as few as it can
+SEGMENT_PODS_ANNOTATION: Final = "outrider.dev/segment-pods"  # so many consecutive ranks belong together
+SEGMENT_LEVEL_ANNOTATION: Final = "outrider.dev/segment-level"  # in one domain of this level
+
 # Scheduling
 SCHEDULER_NAME: Final = "outrider-scheduler"
 GANG_GATE: Final = "outrider.dev/gang"  # scheduling gate, lifted by the planner once the whole gang is planned

@@ -1,22 +1,47 @@
 """From pods to jobs, gangs, ranks and the resources they ask for. Pure."""
 
-from outrider.workloads.gangs import Size, gang_of, gated, job_uid_of, rank_of, size_of
+from outrider.workloads.asks import topology_ask
+from outrider.workloads.gangs import (
+    gang_of,
+    gated,
+    job_uid_of,
+    rank_of,
+    role_of,
+    seats_of,
+    segment_of,
+    size_of,
+    stage_of,
+)
+from outrider.workloads.model import BEFORE, NO_SEGMENT, GangRef, Seat, Size, owner_reference
 from outrider.workloads.policies import policy_for, problem
 from outrider.workloads.quantities import BadQuantity, milli
-from outrider.workloads.resources import GPU, gpus_of, requests_of
+from outrider.workloads.resources import GPU, GPU_RESOURCES, gpus_in, gpus_of, is_gpu, requests_of
 
 __all__ = [
+    "BEFORE",
     "GPU",
+    "GPU_RESOURCES",
+    "NO_SEGMENT",
     "BadQuantity",
+    "GangRef",
+    "Seat",
     "Size",
     "gang_of",
     "gated",
+    "gpus_in",
     "gpus_of",
+    "is_gpu",
     "job_uid_of",
     "milli",
+    "owner_reference",
     "policy_for",
     "problem",
     "rank_of",
     "requests_of",
+    "role_of",
+    "seats_of",
+    "segment_of",
     "size_of",
+    "stage_of",
+    "topology_ask",
 ]

@@ -5,12 +5,22 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.api.core import Job, Pod, PyTorchJob, Toleration
+from outrider.api.core import Owner, Pod, PodSpec, Toleration
 from outrider.api.gangplacement import GangPlacement
-from outrider.api.meta import OwnerReference
 from outrider.api.names import IGNORE_LABEL, JOB_UID_LABEL, SCHEDULER_NAME
 from outrider.api.trainingpolicy import TrainingPolicySpec
-from outrider.workloads import GPU, gang_of, gated, requests_of
+from outrider.workloads import (
+    GPU,
+    NO_SEGMENT,
+    GangRef,
+    Seat,
+    gang_of,
+    gated,
+    requests_of,
+    role_of,
+    segment_of,
+    stage_of,
+)
 
 PODS: Final = "pods"  # the kubelet's own resource: how many pods a node takes
 
@@ -18,16 +28,19 @@ PODS: Final = "pods"  # the kubelet's own resource: how many pods a node takes
 class GangState(msgspec.Struct, frozen=True):
     """All that is known about one job's gang. ``pods`` leaves out failed pods and those being deleted."""
 
-    job: OwnerReference
+    job: GangRef
     namespace: str
-    owner: Job | PyTorchJob | None
+    owner: Owner | None
     pods: tuple[Pod, ...]
     placement: GangPlacement | None
     policy: TrainingPolicySpec = TrainingPolicySpec()
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A pod to place. ``requests`` are thousandths by resource name, and one pod."""
+    """A pod to place. ``requests`` are thousandths by resource name, and one pod.
+
+    ``stage``, ``role`` and ``segment`` are what ``outrider.workloads.Seat`` says of them.
+    """
 
     uid: str
     name: str
@@ -36,6 +49,9 @@ class Member(msgspec.Struct, frozen=True):
     node_selector: Mapping[str, str] = {}
     affinity: Mapping[str, Any] = {}
     tolerations: tuple[Toleration, ...] = ()
+    role: str = ""
+    stage: int = 0
+    segment: int = NO_SEGMENT
 
     @property
     def gpus(self) -> int:
@@ -54,17 +70,34 @@ def amounts_of(pod: Pod) -> dict[str, int]:
     return requests_of(pod) | {PODS: 1000}
 
 
-def member(pod: Pod, rank: int) -> Member:
-    """Return the pod as a member of its gang. Raises BadQuantity."""
+def member(pod: Pod, rank: int, owner: Owner | None = None) -> Member:
+    """Return the pod as a member of its gang; ``owner`` tells more of its place there. Raises BadQuantity."""
+    seat = Seat(rank, role_of(pod), stage_of(pod, owner), segment_of(pod, owner))
+    return _member(pod.metadata.uid, pod.metadata.name, pod, seat)
+
+
+def seat_member(gang: GangRef, seat: Seat) -> Member:
+    """Return a pod that does not exist yet as a member, so that its node can be kept. Raises BadQuantity.
+
+    Its UID is none that the API server gives: ``rank-N`` of the gang.
+    """
+    name = f"rank-{seat.rank}"
+    return _member(f"{gang.uid}/{name}", name, Pod(spec=seat.pod or PodSpec()), seat)
+
+
+def _member(uid: str, name: str, pod: Pod, seat: Seat) -> Member:
     spec = pod.spec
     return Member(
-        uid=pod.metadata.uid,
-        name=pod.metadata.name,
-        rank=rank,
+        uid=uid,
+        name=name,
+        rank=seat.rank,
         requests=amounts_of(pod),
         node_selector=spec.node_selector,
         affinity=spec.affinity,
         tolerations=tuple(spec.tolerations),
+        role=seat.role,
+        stage=seat.stage,
+        segment=seat.segment,
     )
 
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from outrider.api.core import Job, Node, Pod, PyTorchJob
+from outrider.api.core import Node, Owner, Pod
 from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import GPUNode
 from outrider.api.meta import ObjectMeta
@@ -51,7 +51,7 @@ class World:
         self._asked: dict[str, Amounts] = {}
         self._bound: defaultdict[str, set[str]] = defaultdict(set)
         self._gangs: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
-        self._jobs: dict[str, Job | PyTorchJob] = {}
+        self._jobs: dict[str, Owner] = {}
         self._policies: dict[str, TrainingPolicy] = {}
         self._plans: dict[str, Plan] = {}
         self._planned: defaultdict[str, dict[str, str]] = defaultdict(dict)  # node -> pod UID -> job UID
@@ -77,7 +77,7 @@ class World:
             self._health.pop(old.metadata.name, None)
         self._touch(_name(old, new))
 
-    def on_job(self, old: Job | PyTorchJob | None, new: Job | PyTorchJob | None) -> None:
+    def on_job(self, old: Owner | None, new: Owner | None) -> None:
         """Take a change of a job."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._jobs.pop(old.metadata.uid, None)

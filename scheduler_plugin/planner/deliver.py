@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -9,19 +10,22 @@ import msgspec
 
 from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacement, GangPlacementSpec, GangPlacementStatus
-from outrider.api.meta import Condition, ObjectMeta, OwnerReference
+from outrider.api.meta import Condition, ObjectMeta
 from outrider.api.names import GANG_GATE, TRACEPARENT_ANNOTATION, WHY_ANNOTATION
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from outrider.kube.eviction import evict
 from outrider.kube.kinds import GANGPLACEMENTS, PODS
 from outrider.telemetry import traces
+from outrider.workloads import GangRef, owner_reference
 from scheduler_plugin.cluster.members import GangState
 from scheduler_plugin.metrics import UNGATED_PODS
 from scheduler_plugin.placing.constraints import required_terms
 
 _LOG: Final = logging.getLogger(__name__)
 _AT_ONCE: Final = 16  # requests in flight: more only queue up in the API server
+_NAME_MAX: Final = 253  # characters of an object's name; apimachinery's DNS-1123 subdomain
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _WHY_PATH: Final = f"/metadata/annotations/{WHY_ANNOTATION.replace('/', '~1')}"
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -34,9 +38,10 @@ def placement_with(gang: GangState, size: int, status: GangPlacementStatus) -> G
     """Return the gang's placement with a new status: the known one, or one that is still to be created."""
     if gang.placement is not None:
         return msgspec.structs.replace(gang.placement, status=status)
-    owner = msgspec.structs.replace(gang.job, controller=True, block_owner_deletion=False)
+    owner = owner_reference(gang.job, gang.owner)
+    owners = [owner] if owner else []
     return GangPlacement(
-        metadata=ObjectMeta(name=placement_name(gang.job), namespace=gang.namespace, owner_references=[owner]),
+        metadata=ObjectMeta(name=placement_name(gang.job), namespace=gang.namespace, owner_references=owners),
         spec=GangPlacementSpec(job_kind=gang.job.kind, job_name=gang.job.name, job_uid=gang.job.uid, size=size),
         status=status,
     )
@@ -64,9 +69,17 @@ async def _created(client: Client, wanted: GangPlacement) -> GangPlacement:
         return await client.create(GANGPLACEMENTS, wanted, namespace)
 
 
-def placement_name(job: OwnerReference) -> str:
-    """Return the name of a job's placement."""
-    return f"{job.kind}-{job.name}".lower()
+def placement_name(gang: GangRef) -> str:
+    """Return the name of a gang's placement: readable, valid whatever the gang is called, and one per gang.
+
+    Where kind and name are not all of that (a group of several, another API's Job, a long name), the UID makes it so.
+    """
+    plain = "-".join(part for part in (gang.kind, gang.name, gang.part) if part).lower()
+    foreign = gang.kind == "Job" and gang.group != "batch"
+    if gang.owned and not foreign and len(plain) <= _NAME_MAX and _NAME.fullmatch(plain):
+        return plain
+    unique = f"-{gang.uid}"[-_NAME_MAX:].lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain[: _NAME_MAX - len(unique)] + unique).strip("-")
 
 
 async def say_accepted(client: Client, placement: GangPlacement, condition: Condition) -> None:

@@ -31,7 +31,7 @@ from outrider.api.meta import ObjectMeta, OwnerReference
 from outrider.api.names import GANG_GATE, JOB_UID_LABEL, SCHEDULER_NAME
 from outrider.api.times import rfc3339
 from outrider.topology import levels_from
-from outrider.workloads import GPU
+from outrider.workloads import GPU, GangRef
 from scheduler_plugin.cluster.members import GangState
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.cluster.world import World
@@ -79,6 +79,10 @@ def make_gpunode(
 def owner(name: str = "train", kind: str = "Job") -> OwnerReference:
     api_version = "batch/v1" if kind == "Job" else "kubeflow.org/v1"
     return OwnerReference(api_version=api_version, kind=kind, name=name, uid=f"job-{name}", controller=True)
+
+
+def gang_ref(name: str = "train") -> GangRef:
+    return GangRef("batch/v1", "Job", name, f"job-{name}")
 
 
 def make_pod(
@@ -177,7 +181,7 @@ def make_snapshot(*objects: object, rules: Rules = RULES) -> Snapshot:
 
 def make_gang(job: Job | None, pods: Iterable[Pod], placement: GangPlacement | None = None) -> GangState:
     name = job.metadata.name if job else "train"
-    return GangState(owner(name), "ml", job, tuple(pods), placement)
+    return GangState(gang_ref(name), "ml", job, tuple(pods), placement)
 
 
 def gang_pods(job: str, count: int, **kwargs: Any) -> list[Pod]:
