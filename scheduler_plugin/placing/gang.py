@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from outrider.api.gangplacement import RejectedAlternative
+from outrider.api.why import Why
 from outrider.topology import NO_ASK, TopologyAsk
 from scheduler_plugin.cluster.members import Member
 
@@ -27,7 +28,8 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Nothing was placed; the message says what was needed and what there is."""
+    """Nothing was placed; the message says what was needed and what there is, ``why`` the same as data."""
 
     message: str
     rejected: tuple[RejectedAlternative, ...] = ()
+    why: Why | None = None

@@ -7,7 +7,7 @@ from outrider.api.gangplacement import RejectedAlternative
 from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.domains import Tree, label
-from scheduler_plugin.placing.explain import explain_refusal
+from scheduler_plugin.placing.explain import refusal
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
 from scheduler_plugin.placing.room import Room
 from scheduler_plugin.placing.spares import nearest_spares
@@ -27,8 +27,7 @@ def plan(gang: Gang, snapshot: Snapshot, spares: int, now: float) -> Placement |
     nodes = _alike(tree, needs[0], gang.members) if len(needs) == 1 else _mixed(tree, needs, gang.members, room)
     rejected = _rejected(tree, needs)
     if nodes is None:
-        message = explain_refusal(gang.members, snapshot, gang.job_uid, gang.excluded, now)
-        return Refusal(message, rejected)
+        return refusal(gang, snapshot, now, rejected=rejected)
     return Placement(nodes, nearest_spares(room, gang.members, set(nodes.values()), snapshot, spares), rejected)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.snapshot import Snapshot
-from scheduler_plugin.placing.explain import explain_refusal
+from scheduler_plugin.placing.explain import refusal
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
 from scheduler_plugin.placing.nearness import Nearness, closest
 from scheduler_plugin.placing.room import Room
@@ -30,7 +30,7 @@ def replace(
             near.add(view.place.path)
     if nodes:
         return Placement(nodes)
-    return Refusal(explain_refusal(gang.members, snapshot, gang.job_uid, gang.excluded, now))
+    return refusal(gang, snapshot, now)
 
 
 def _wished(room: Room, one: Member, wishes: Iterable[str]) -> NodeView | None:

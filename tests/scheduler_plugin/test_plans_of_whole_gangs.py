@@ -145,13 +145,16 @@ def test_a_refusal_says_what_is_needed_and_what_there_is() -> None:
     message = refused(plan(gang(gang_pods("train", 3)), snapshot, 1, NOW))
     assert message == (
         "needs 3 nodes with 8 free GPUs; 2 healthy and free, 1 cordoned, 1 in use, 1 reserved for other gangs, "
-        "1 unhealthy (xid/79)"
+        "1 unhealthy (xid/79); fits first when Job ml/other ends"
     )
 
 
 def test_a_refusal_of_small_pods_counts_pods() -> None:
     message = refused(plan(gang(gang_pods("train", 3, gpus=4)), make_snapshot(*leaf(0, 1)), 1, NOW))
-    assert message == "needs room for 3 pods with 4 free GPUs each; 1 healthy and free"
+    assert message == (
+        "needs room for 3 pods with 4 free GPUs each; 1 healthy and free; "
+        "the cluster is not large enough, even empty and healthy"
+    )
 
 
 def test_a_refusal_names_the_leaves_that_came_near() -> None:
