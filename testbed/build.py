@@ -33,10 +33,12 @@ def program(name: str) -> Path:
     Raises:
         MissingPrerequisiteError: it has not been built yet.
     """
-    path = next(folder(b) / name for b in versions.ALL if name in b.programs.values())
+    pinned = next(b for b in (*versions.ALL, *versions.OPERATORS) if name in b.programs.values())
+    path = folder(pinned) / name
     if path.exists():
         return path
-    message = f"{name} is not built yet: run `python -m testbed build`"
+    option = " --operators" if pinned in versions.OPERATORS else ""
+    message = f"{name} is not built yet: run `python -m testbed build{option}`"
     raise MissingPrerequisiteError(message)
 
 
@@ -76,7 +78,8 @@ def _build(build: Build, go: Path) -> None:
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    output = partial / build.module if build.packages == (".",) else f"{partial}/"
+    names = list(build.programs.values())
+    output = partial / names[0] if len(names) == 1 else f"{partial}/"
     command = [go, "build", *_GOFLAGS, "-tags", build.tags, "-ldflags", build.ldflags, "-o", output, *build.packages]
     env = os.environ | _GO_ENVIRONMENT | {"CGO_ENABLED": str(int(build.cgo))}
     done = subprocess.run(command, cwd=MODULES / build.module, env=env, stderr=subprocess.PIPE, text=True, check=False)

@@ -37,7 +37,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m testbed", description="A real Kubernetes on this machine.")
     parser.add_argument("--name", default="default", help="testbeds of different names run side by side")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _command(commands, "build", "build every program into the cache", _build)
+    build_parser = _command(commands, "build", "build every program into the cache", _build)
+    words = "build the controllers of training jobs instead: JobSet, LeaderWorkerSet, Kubeflow's, KubeRay"
+    build_parser.add_argument("--operators", action="store_true", help=words)
     up = _command(commands, "up", "start a testbed, or bring one to this size", _up)
     up.add_argument("--nodes", type=_count, default=4 if ROOT else 0, help="real nodes, as root (default %(default)s)")
     up.add_argument("--kwok", type=_count, default=0, help="simulated nodes (default %(default)s)")
@@ -79,8 +81,11 @@ def _count(text: str) -> int:
     raise argparse.ArgumentTypeError(message)
 
 
-def _build(_args: argparse.Namespace) -> None:
-    cluster.build_all(to_stderr)
+def _build(args: argparse.Namespace) -> None:
+    if args.operators:
+        build.build_all(versions.OPERATORS, to_stderr)
+    else:
+        cluster.build_all(to_stderr)
 
 
 def _up(args: argparse.Namespace) -> None:

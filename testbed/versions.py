@@ -20,8 +20,11 @@ class Build(msgspec.Struct, frozen=True):
 
     @property
     def programs(self) -> dict[str, str]:
-        """Program name by package: the last path element, except where the package is the module itself."""
-        return {p: self.module if p == "." else p.rsplit("/", 1)[1] for p in self.packages}
+        """Program name by package: the last path element, except where that says nothing (".", ".../cmd")."""
+        return {p: self.module if (last := p.rpartition("/")[2]) in _UNNAMED else last for p in self.packages}
+
+
+_UNNAMED = (".", "cmd")
 
 
 _KUBERNETES_LDFLAGS = (
@@ -69,5 +72,17 @@ NODES = (
 
 TOOLS = (Build("helm", "4.3.1", ("helm.sh/helm/v4/cmd/helm",)),)
 """What users and tests install charts with."""
+
+_KUBEFLOW = "github.com/kubeflow"
+
+OPERATORS = (
+    Build("jobset", "0.10.1", ("sigs.k8s.io/jobset",)),
+    Build("lws", "0.7.0", ("sigs.k8s.io/lws/cmd",)),
+    Build("training-operator", "1.9.3", (f"{_KUBEFLOW}/training-operator/cmd/training-operator.v1",)),
+    Build("trainer", "2.1.0", (f"{_KUBEFLOW}/trainer/v2/cmd/trainer-controller-manager",)),
+    Build("mpi-operator", "0.6.0", (f"{_KUBEFLOW}/mpi-operator/cmd/mpi-operator",)),
+    Build("kuberay", "1.5.1", ("github.com/ray-project/kuberay/ray-operator",)),
+)
+"""Controllers of training jobs, for `make test-more` and `python -m testbed build --operators` alone."""
 
 ALL = (*CONTROL_PLANE, *NODES, *TOOLS)

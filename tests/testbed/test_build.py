@@ -9,7 +9,7 @@ from testbed import build, versions
 from testbed.toolchain import MODULES, needed, parse_go_version
 
 
-@pytest.mark.parametrize("pinned", versions.ALL, ids=lambda b: "-".join(b.programs.values()))
+@pytest.mark.parametrize("pinned", (*versions.ALL, *versions.OPERATORS), ids=lambda b: "-".join(b.programs.values()))
 def test_a_module_requires_the_version_that_its_programs_claim(pinned: versions.Build) -> None:
     required = re.findall(r"^require \S+ v(\S+)$", (MODULES / pinned.module / "go.mod").read_text(), re.MULTILINE)
     assert required == [pinned.version]
@@ -18,7 +18,7 @@ def test_a_module_requires_the_version_that_its_programs_claim(pinned: versions.
 @pytest.mark.parametrize("module", sorted(p.name for p in MODULES.iterdir()))
 def test_every_module_commits_its_checksums_and_is_built(module: str) -> None:
     assert (MODULES / module / "go.sum").stat().st_size > 0
-    assert module in {b.module for b in versions.ALL}
+    assert module in {b.module for b in (*versions.ALL, *versions.OPERATORS)}
 
 
 def test_kubernetes_and_its_staging_modules_have_one_version() -> None:

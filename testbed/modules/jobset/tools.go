@@ -1,0 +1,8 @@
+//go:build tools
+
+// Package tools pins JobSet's controller for the testbed; nothing imports it.
+package tools
+
+import (
+	_ "sigs.k8s.io/jobset"
+)
