@@ -39,6 +39,27 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
     plan_seconds: Seconds = 60.0
     """A planned pod that kube-scheduler could not place for this long gets another node."""
 
+    patience_seconds: Seconds = 14400.0
+    """A gang that has waited this long comes before all newer ones, whatever their priority: no wait is endless."""
+
+    reserving_gangs: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
+    """So many waiting gangs of each priority hold the nodes that they will get; others pass them only elsewhere."""
+
+    reservation_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100.0
+    """Most GPUs of the cluster that waiting gangs may hold; one that needs more holds none, and may be passed."""
+
+    gang_preemption: bool = False
+    """True evicts whole gangs of lower priority for one that does not fit; least lost training first."""
+
+    retry_seconds: Seconds = 5.0
+    """Wait before a gang is planned again that did not bind and was released; doubles each time."""
+
+    retry_cap_seconds: Seconds = 300.0
+    """The longest such wait."""
+
+    watch_stale_seconds: Seconds = 90.0
+    """No new plan while a watch was silent for longer; the API server speaks about every minute on a quiet one."""
+
     deadline_seconds: Seconds = 0.5
     """Longest wait for the body of an extender request; kube-scheduler's own timeout should be above it."""
 
@@ -52,4 +73,15 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def rules(self) -> Rules:
         """Return what the pure decisions need of the configuration."""
-        return Rules(self.levels(), self.stale_seconds, self.require_gpu_node, self.plan_seconds)
+        return Rules(
+            levels=self.levels(),
+            stale_seconds=self.stale_seconds,
+            require_gpu_node=self.require_gpu_node,
+            plan_seconds=self.plan_seconds,
+            patience_seconds=self.patience_seconds,
+            reserving_gangs=self.reserving_gangs,
+            reservation_percent=self.reservation_percent,
+            gang_preemption=self.gang_preemption,
+            retry_seconds=self.retry_seconds,
+            retry_cap_seconds=self.retry_cap_seconds,
+        )

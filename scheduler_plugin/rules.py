@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from outrider.topology import Levels
+from outrider.workloads.resources import GPU_RESOURCES
 
 LONGEST_SECONDS: Final = 86400
 
@@ -16,3 +17,10 @@ class Rules(msgspec.Struct, frozen=True):
     stale_seconds: float = 180.0
     require_gpu_node: bool = False
     plan_seconds: float = 60.0
+    gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    patience_seconds: float = 14400.0
+    reserving_gangs: int = 1
+    reservation_percent: float = 100.0
+    gang_preemption: bool = False
+    retry_seconds: float = 5.0
+    retry_cap_seconds: float = 300.0
