@@ -104,7 +104,7 @@ class Plugin:
             await runner.cleanup()
 
     def _publish_soon(self) -> None:
-        asyncio.get_running_loop().call_later(_PUBLISH_SECONDS, self._world.publish)
+        asyncio.get_running_loop().call_later(_PUBLISH_SECONDS, self._world.refresh)
 
     def _on_gang(self, job_uid: str) -> None:
         self._planner.on_gang(job_uid)

@@ -9,8 +9,12 @@ MESSAGE_MAX: Final = 1024  # characters of a status message that a custom resour
 Timestamp = Annotated[str, msgspec.Meta(description="RFC 3339 time in UTC", extra={"format": "date-time"})]
 
 
-class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Base of all wire structs: immutable, camelCase names, absent fields left out, unknown fields ignored."""
+class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """Base of all wire structs: immutable, camelCase names, absent fields left out, unknown fields ignored.
+
+    The garbage collector passes over them: a tree read from JSON holds no cycle, and looking through those of a large
+    cluster would stop the process for most of a second.
+    """
 
 
 class Root(Resource, frozen=True, kw_only=True, omit_defaults=False):

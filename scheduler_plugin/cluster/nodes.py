@@ -1,7 +1,7 @@
 """One node as the decisions see it: place, health, what is free and what is held for planned pods."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -12,7 +12,8 @@ from outrider.api.gpunode import GPUNode, Health, Mode, Verdict
 from outrider.api.names import UNHEALTHY_TAINT
 from outrider.api.times import parse_rfc3339
 from outrider.topology import Place, place
-from outrider.workloads import GPU, BadQuantity, milli
+from outrider.workloads import BadQuantity, milli
+from outrider.workloads.resources import gpus_in, is_gpu
 from scheduler_plugin.rules import Rules
 
 Amounts = Mapping[str, int]  # thousandths by resource name
@@ -21,7 +22,7 @@ HEALTH_POINTS: Final = 6
 PACKING_POINTS: Final = 3
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class Judgement(msgspec.Struct, frozen=True, gc=False):
     """Whether the hardware may get new work. ``refusal`` is a text of outrider.api.reasons, empty where it may."""
 
     refusal: str = ""
@@ -30,11 +31,30 @@ class Judgement(msgspec.Struct, frozen=True):
     fresh_until: float = math.inf  # seconds since 1970; afterwards health is unknown
 
 
-class NodeView(msgspec.Struct, frozen=True):
-    """A node, computed once per change. ``holds`` has what planned, unbound pods will take, by job UID.
+class Body(msgspec.Struct, frozen=True, gc=False):
+    """What of a view follows from the Node alone, so that a change of health or of a pod does not read it again."""
 
-    ``usable_until`` (seconds since 1970) and ``spare_gpus`` (thousandths, free and not held) answer most questions of
-    filter in two comparisons; ``preference`` is the node's own part of its score.
+    name: str
+    place: Place
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    cordoned: bool
+    allocatable: Amounts
+    gpus: int
+
+    @property
+    def tainted(self) -> bool:
+        """True where the node carries our taint of unhealthy hardware."""
+        return any(taint.key == UNHEALTHY_TAINT for taint in self.taints)
+
+
+class NodeView(msgspec.Struct, frozen=True, gc=False):
+    """A node, computed once per change. ``holds`` has what planned, unbound pods will take, by job UID;
+    ``uses`` what bound pods take, by the UID of their gang ("" for pods of none).
+
+    ``usable_until`` (seconds since 1970) and ``gpu_room`` (thousandths by GPU resource, free and not held) answer most
+    questions of filter in two comparisons; ``gpus``, ``free_gpus`` and ``spare_gpus`` sum over all GPU resources;
+    ``preference`` is the node's own part of its score.
     """
 
     name: str
@@ -51,6 +71,8 @@ class NodeView(msgspec.Struct, frozen=True):
     spare_gpus: int
     usable_until: float
     preference: int
+    gpu_room: Amounts = {}
+    uses: Mapping[str, Amounts] = {}
 
     def refusal(self, now: float) -> str:
         """Return why the node may get no GPU work at ``now`` (seconds since 1970), empty where it may."""
@@ -72,28 +94,27 @@ class NodeView(msgspec.Struct, frozen=True):
         return room
 
 
-def judge(node: Node, health: GPUNode | None, rules: Rules) -> Judgement:
+def judge(body: Body, health: GPUNode | None, rules: Rules) -> Judgement:
     """Return whether the node may get new GPU work, from its taints and its GPUNode.
 
     A node without GPUNode has no agent: allowed, unless ``require_gpu_node``. Mode Paused means that people want
     no action on the evidence, so it is shown but not acted on here either.
     """
     if health is None:
-        tainted = any(taint.key == UNHEALTHY_TAINT for taint in node.spec.taints)
         unwatched = reasons.NODE_UNKNOWN_HEALTH if rules.require_gpu_node else ""
-        return Judgement(refusal=reasons.NODE_UNHEALTHY if tainted else unwatched)
+        return Judgement(refusal=reasons.NODE_UNHEALTHY if body.tainted else unwatched)
     status = health.status
     if health.spec.mode is Mode.PAUSED:
         return Judgement(cause=status.reason, score=status.score)
-    return Judgement(_refusal(node, health), status.reason, status.score, _fresh_until(health, rules.stale_seconds))
+    return Judgement(_refusal(body, health), status.reason, status.score, _fresh_until(health, rules.stale_seconds))
 
 
-def _refusal(node: Node, health: GPUNode) -> str:
+def _refusal(body: Body, health: GPUNode) -> str:
     if health.spec.mode is Mode.QUARANTINED:
         return reasons.NODE_QUARANTINED
     if health.status.verdict.hard or health.status.verdict is Verdict.NO_NEW_WORK:
         return reasons.NODE_UNHEALTHY
-    if any(taint.key == UNHEALTHY_TAINT for taint in node.spec.taints):
+    if body.tainted:
         return reasons.NODE_UNHEALTHY
     return reasons.NODE_UNKNOWN_HEALTH if health.status.health is Health.UNKNOWN else ""
 
@@ -116,28 +137,67 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
     return known
 
 
-def view(node: Node, health: GPUNode | None, used: Amounts, holds: Mapping[str, Amounts], rules: Rules) -> NodeView:
-    """Return the node's view. ``used`` sums the requests of every bound pod, whoever bound it."""
-    judgement = judge(node, health, rules)
+def body_of(node: Node, rules: Rules) -> Body:
+    """Return what follows from the Node alone."""
     allocatable = amounts(node.status.allocatable)
-    free = {name: amount - used.get(name, 0) for name, amount in allocatable.items()}
-    gpus, free_gpus = allocatable.get(GPU, 0), free.get(GPU, 0)
-    return NodeView(
+    return Body(
         name=node.metadata.name,
         place=place(node.metadata.name, node.metadata.labels, rules.levels),
         labels=node.metadata.labels,
         taints=tuple(node.spec.taints),
         cordoned=node.spec.unschedulable,
-        judgement=judgement,
         allocatable=allocatable,
+        gpus=gpus_in(allocatable, rules.gpu_resources),
+    )
+
+
+def view(
+    body: Body, health: GPUNode | None, uses: Mapping[str, Amounts], holds: Mapping[str, Amounts], rules: Rules
+) -> NodeView:
+    """Return the node's view. ``uses`` counts every bound pod, whoever bound it."""
+    judgement = judge(body, health, rules)
+    free = _less(body.allocatable, uses.values())
+    room = {name: amount for name, amount in free.items() if is_gpu(name, rules.gpu_resources)}
+    free_gpus = sum(room.values())
+    room = _less(room, holds.values())
+    return NodeView(
+        name=body.name,
+        place=body.place,
+        labels=body.labels,
+        taints=body.taints,
+        cordoned=body.cordoned,
+        judgement=judgement,
+        allocatable=body.allocatable,
         free=free,
         holds=holds,
-        gpus=gpus,
+        gpus=body.gpus,
         free_gpus=free_gpus,
-        spare_gpus=free_gpus - sum(held.get(GPU, 0) for held in holds.values()),
+        spare_gpus=sum(room.values()),
         usable_until=-math.inf if judgement.refusal else judgement.fresh_until,
-        preference=_preference(judgement.score, gpus, free_gpus),
+        preference=_preference(judgement.score, body.gpus, free_gpus),
+        gpu_room=room,
+        uses=uses,
     )
+
+
+def _less(amounts: Amounts, takers: Iterable[Amounts]) -> dict[str, int]:
+    left = dict(amounts)
+    for taken in takers:
+        for name in left:
+            left[name] -= taken.get(name, 0)
+    return left
+
+
+def renewed(old: NodeView, new: NodeView, rules: Rules) -> bool:
+    """Return whether all that changed is that the same health was seen again, before the older look went stale.
+
+    Agents say so every few seconds, and nobody needs to decide anew for it.
+    """
+    longer = new.judgement.fresh_until - old.judgement.fresh_until
+    if not 0 <= longer <= rules.stale_seconds:
+        return False
+    same = msgspec.structs.replace(old.judgement, fresh_until=new.judgement.fresh_until)
+    return msgspec.structs.replace(old, judgement=same, usable_until=new.usable_until) == new
 
 
 def _preference(score: int, gpus: int, free_gpus: int) -> int:

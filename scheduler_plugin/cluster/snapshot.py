@@ -1,10 +1,11 @@
-"""What decisions read: nodes and plans at one moment. Never changed after it is made, so threads may share it."""
+"""What decisions read: nodes and plans at one moment."""
 
 from collections.abc import Mapping
 
 import msgspec
 
 from outrider.api.gangplacement import GangPlacement, PlacementState, RankAssignment
+from outrider.topology import Levels
 from outrider.topology.domains import Path
 from scheduler_plugin.cluster.nodes import NodeView
 
@@ -22,20 +23,24 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The cluster. ``plans`` by job UID; ``leaf_gpus`` are thousandths in use under each leaf's path."""
+    """The cluster. ``plans`` by job UID; ``leaf_gpus`` are thousandths in use under each leaf's path.
+
+    One from ``World.publish`` never changes, so threads may share it.
+    """
 
     nodes: Mapping[str, NodeView] = {}
     plans: Mapping[str, Plan] = {}
     leaf_gpus: Mapping[Path, int] = {}
+    levels: Levels = ()
 
     def plan_of(self, job_uid: str) -> Plan | None:
         """Return the job's plan, None while it has none that holds."""
         plan = self.plans.get(job_uid)
         return plan if plan is not None and plan.planned else None
 
-    def in_gang(self, pod_uid: str) -> bool:
-        """Return whether the pod is a rank of some gang's plan."""
-        return any(pod_uid in plan.ranks for plan in self.plans.values())
+    def ranked(self) -> frozenset[str]:
+        """Return the UIDs of the pods that are ranks of some gang's plan."""
+        return frozenset().union(*(plan.ranks for plan in self.plans.values()))
 
 
 def plan_from(placement: GangPlacement) -> Plan:

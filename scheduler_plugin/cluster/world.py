@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from outrider.api.core import Node, Owner, Pod
-from outrider.api.gangplacement import GangPlacement, PlacementState
+from outrider.api.gangplacement import GangPlacement, GangPlacementStatus, PlacementState
 from outrider.api.gpunode import GPUNode
 from outrider.api.meta import ObjectMeta
 from outrider.api.trainingpolicy import TrainingPolicy
 from outrider.topology.domains import Path
 from outrider.workloads import BadQuantity, gang_of, policy_for
 from scheduler_plugin.cluster.members import GangState, amounts_of, gone, managed
-from scheduler_plugin.cluster.nodes import Amounts, NodeView, view
+from scheduler_plugin.cluster.nodes import Amounts, Body, NodeView, body_of, renewed, view
+from scheduler_plugin.cluster.reservations import reserved, seats
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot, plan_from
+from scheduler_plugin.cluster.turns import Turn, turn
 from scheduler_plugin.rules import Rules
 
 _LOG: Final = logging.getLogger(__name__)
@@ -28,10 +30,12 @@ Change = tuple[NodeView | None, NodeView | None]
 
 
 class World:
-    """Objects and the sums over them. ``snapshot`` is always whole; ``publish`` brings it up to date.
+    """Objects and the sums over them. ``snapshot`` is always whole; ``refresh`` brings it up to date.
 
-    ``wake`` is called when a publish becomes due, ``on_gang`` with the UID of a job whose pods, placement or owner
-    changed, ``on_nodes`` with the views that a publish changed.
+    ``snapshot`` is for reading at once: the next refresh changes it where it lies, since copying all nodes for each
+    change of one would cost more than the change. What ``publish`` returns stays as it is. ``wake`` is called when a
+    refresh becomes due, ``on_gang`` with the UID of a job whose pods, placement or owner
+    changed, ``on_nodes`` with the views that a refresh changed.
     """
 
     def __init__(
@@ -42,31 +46,34 @@ class World:
         on_gang: Callable[[str], None] = lambda _: None,
         on_nodes: Callable[[list[Change]], None] = lambda _: None,
     ) -> None:
-        self.snapshot = Snapshot()
+        self.snapshot = Snapshot(levels=rules.levels)
         self._rules = rules
         self._wake, self._on_gang, self._on_nodes = wake, on_gang, on_nodes
-        self._nodes: dict[str, Node] = {}
+        self._bodies: dict[str, Body] = {}
         self._health: dict[str, GPUNode] = {}
         self._pods: dict[str, Pod] = {}
         self._asked: dict[str, Amounts] = {}
         self._bound: defaultdict[str, set[str]] = defaultdict(set)
+        self._uses: dict[str, dict[str, Amounts]] = {}  # what a node's bound pods take, kept until one of them changes
         self._gangs: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         self._jobs: dict[str, Owner] = {}
         self._policies: dict[str, TrainingPolicy] = {}
         self._plans: dict[str, Plan] = {}
         self._planned: defaultdict[str, dict[str, str]] = defaultdict(dict)  # node -> pod UID -> job UID
+        self._reserved: defaultdict[str, dict[str, Amounts]] = defaultdict(dict)  # node -> job UID -> for pods to come
         self._claims: dict[str, list[tuple[GangPlacement | None, GangPlacement | None]]] = {}
         self._views: dict[str, NodeView] = {}
         self._leaf_gpus: Counter[Path] = Counter()
         self._dirty: set[str] = set()
         self._stale = False
+        self._kept = False  # whether somebody keeps the snapshot, so that it must not change any more
 
     def on_node(self, old: Node | None, new: Node | None) -> None:
         """Take a change of a node."""
         if new is not None:
-            self._nodes[new.metadata.name] = new
+            self._bodies[new.metadata.name] = body_of(new, self._rules)
         elif old is not None:
-            self._nodes.pop(old.metadata.name, None)
+            self._bodies.pop(old.metadata.name, None)
         self._touch(_name(old, new))
 
     def on_gpunode(self, old: GPUNode | None, new: GPUNode | None) -> None:
@@ -169,9 +176,9 @@ class World:
         plans = self._plans.items()
         return [(plan.placement, uid not in self._jobs and uid not in self._gangs) for uid, plan in plans]
 
-    def unsettled(self) -> list[str]:
-        """Return the UIDs of jobs that the planner has not seen placed: highest priority first, then the oldest."""
-        waiting = {uid: self._turn(uid, pods) for uid, pods in self._gangs.items() if self._open(uid, pods)}
+    def unsettled(self, now: float) -> list[str]:
+        """Return the UIDs of jobs that the planner has not seen placed, in the order of their turn at ``now``."""
+        waiting = {uid: self._turn(uid, pods, now) for uid, pods in self._gangs.items() if self._open(uid, pods)}
         return sorted(waiting, key=waiting.__getitem__)
 
     def _open(self, uid: str, pods: Mapping[str, Pod]) -> bool:
@@ -180,19 +187,29 @@ class World:
             return True
         return any(managed(pod) and not pod.spec.node_name and not gone(pod) for pod in pods.values())
 
-    def _turn(self, uid: str, pods: Mapping[str, Pod]) -> tuple[int, str, str]:
-        first = min(pods.values(), key=lambda pod: pod.metadata.creation_timestamp or "")
-        return -(first.spec.priority or 0), first.metadata.creation_timestamp or "", uid
+    def _turn(self, uid: str, pods: Mapping[str, Pod], now: float) -> Turn:
+        plan = self._plans.get(uid)
+        status = plan.placement.status if plan else GangPlacementStatus()
+        return turn(uid, status, pods.values(), self._rules.patience_seconds, now)
 
     def publish(self) -> Snapshot:
-        """Return a snapshot that holds every change taken so far."""
-        if self._dirty or self._stale:
-            changes = list(self._refresh())
-            self._stale = False
-            self.snapshot = Snapshot(dict(self._views), dict(self._plans), dict(self._leaf_gpus))
-            if changes:
-                self._on_nodes(changes)
+        """Return a snapshot that holds every change taken so far, and never changes."""
+        self.refresh()
+        self._kept = True
         return self.snapshot
+
+    def refresh(self) -> None:
+        """Bring ``snapshot`` up to date."""
+        if not self._dirty and not self._stale:
+            return
+        if self._kept:
+            self._views, self._leaf_gpus, self._kept = dict(self._views), Counter(self._leaf_gpus), False
+        plans = dict(self._plans) if self._stale else self.snapshot.plans
+        self._stale = False
+        changes = self._changes()
+        self.snapshot = Snapshot(self._views, plans, self._leaf_gpus, self._rules.levels)
+        if changes:
+            self._on_nodes(changes)
 
     def _touch(self, *names: str) -> None:
         due = not self._dirty and not self._stale
@@ -214,6 +231,7 @@ class World:
             self._touch(*self._planned_nodes(owner.uid, uid))
         if pod.spec.node_name and not pod.finished:
             self._bound[pod.spec.node_name].add(uid)
+            self._uses.pop(pod.spec.node_name, None)
             self._touch(pod.spec.node_name)
 
     def _forget_pod(self, uid: str) -> None:
@@ -222,6 +240,7 @@ class World:
             return
         del self._asked[uid]
         self._bound.get(pod.spec.node_name, set()).discard(uid)
+        self._uses.pop(pod.spec.node_name, None)
         owner = gang_of(pod)
         if owner is not None:
             self._gangs[owner.uid].pop(uid, None)
@@ -244,6 +263,9 @@ class World:
             for rank in plan.ranks.values():
                 self._planned[rank.node][rank.pod_uid] = uid
                 self._touch(rank.node)
+        for node, amounts in reserved(plan.placement.status).items():
+            self._reserved[node][uid] = amounts
+            self._touch(node)
 
     def _release(self, uid: str, placement_uid: str | None = None) -> None:
         plan = self._plans.get(uid)
@@ -254,32 +276,50 @@ class World:
         for rank in plan.ranks.values():
             self._planned[rank.node].pop(rank.pod_uid, None)
             self._touch(rank.node)
+        for node in set(seats(plan.placement.status).values()):
+            self._reserved[node].pop(uid, None)
+            self._touch(node)
 
     def _replan(self) -> None:
         if not self._stale and not self._dirty:
             self._wake()
         self._stale = True
 
-    def _refresh(self) -> Iterator[Change]:
+    def _changes(self) -> list[Change]:
+        """Make the views of all nodes that something happened to; return those that are news to planners."""
+        changes: list[Change] = []
         for name in self._dirty:
-            old, new = self._views.pop(name, None), self._view(name)
-            for change, sign in ((old, -1), (new, 1)):
-                if change is not None:
-                    self._leaf_gpus[change.place.path] += sign * (change.gpus - change.free_gpus)
+            old, new = self._views.get(name), self._view(name)
+            self._count(old, -1)
+            self._count(new, 1)
             if new is not None:
                 self._views[name] = new
-            if new != old:
-                yield old, new
+            elif old is not None:
+                del self._views[name]
+            if new != old and not (old and new and renewed(old, new, self._rules)):
+                changes.append((old, new))
         self._dirty.clear()
+        return changes
+
+    def _count(self, view: NodeView | None, sign: int) -> None:
+        if view is not None and view.gpus != view.free_gpus:
+            self._leaf_gpus[view.place.path] += sign * (view.gpus - view.free_gpus)
 
     def _view(self, name: str) -> NodeView | None:
-        node = self._nodes.get(name)
-        if node is None:
+        body = self._bodies.get(name)
+        if body is None:
             return None
-        used: Counter[str] = Counter()
-        for uid in self._bound.get(name, ()):
-            used.update(self._asked[uid])
-        return view(node, self._health.get(name), used, self._holds(name), self._rules)
+        return view(body, self._health.get(name), self._uses_of(name), self._holds(name), self._rules)
+
+    def _uses_of(self, name: str) -> dict[str, Amounts]:
+        uses = self._uses.get(name)
+        if uses is None:
+            sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
+            for uid in self._bound.get(name, ()):
+                owner = gang_of(self._pods[uid])
+                sums[owner.uid if owner else ""].update(self._asked[uid])
+            uses = self._uses[name] = {gang: dict(amounts) for gang, amounts in sums.items()}
+        return uses
 
     def _holds(self, name: str) -> dict[str, Amounts]:
         holds: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -287,6 +327,8 @@ class World:
             pod = self._pods.get(pod_uid)
             if pod is not None and not pod.spec.node_name and not gone(pod):
                 holds[job_uid].update(self._asked[pod_uid])
+        for job_uid, amounts in self._reserved.get(name, {}).items():
+            holds[job_uid].update(amounts)
         return dict(holds)
 
 

@@ -21,13 +21,14 @@ def preempt(pod: Pod, candidates: Mapping[str, MetaVictims], snapshot: Snapshot,
         return {name: victims for name, victims in candidates.items() if victims.pods}
     plan = snapshot.plan_of(ask.job_uid) if ask.job_uid else None
     target = target_of(plan, ask, snapshot.nodes, now) if plan and ask.pod_uid in plan.ranks else ""
+    ranked = snapshot.ranked()
     return {
         name: victims
         for name, victims in candidates.items()
         if victims.pods
         and (name == target if ask.job_uid else True)
         and _allowed(name, ask.gpus, ask.job_uid, snapshot, now)
-        and not any(snapshot.in_gang(victim.uid) for victim in victims.pods)
+        and ranked.isdisjoint(victim.uid for victim in victims.pods)
     }
 
 

@@ -10,6 +10,7 @@ from outrider.api.meta import ObjectMeta
 from outrider.api.trainingpolicy import TrainingPolicy, TrainingPolicySpec
 from scheduler_plugin.cluster.world import Change, World
 from tests.scheduler_plugin.builders import (
+    NOW,
     RULES,
     gang_pods,
     make_gpunode,
@@ -161,7 +162,7 @@ def test_gangs_come_by_priority_then_age_and_leave_once_placed() -> None:
     running = gang_pods("running", 1, node="n0")
     placed = make_placement("running", {0: "n0"}, state=PlacementState.PLACED)
     world = make_world(make_node("n0"), *young, *old, *urgent, *running, placed)
-    assert world.unsettled() == ["job-urgent", "job-old", "job-young"]
+    assert world.unsettled(NOW) == ["job-urgent", "job-old", "job-young"]
 
 
 def test_a_pod_with_a_quantity_that_is_none_takes_nothing_and_breaks_nothing() -> None:
