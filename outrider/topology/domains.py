@@ -4,28 +4,49 @@ from collections.abc import Mapping
 
 import msgspec
 
-from outrider.topology.levels import Levels
+from outrider.topology.levels import NVLINK_LEVEL, Levels
 
 Path = tuple[str, ...]
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A node's place. A domain is identified by its whole path, so equal names under different parents differ."""
+    """A node's place. A domain is identified by its whole path, so equal names under different parents differ.
+
+    ``path`` leads from the top of the network to the leaf; ``inner`` goes on to the NVLink domain below it, and is
+    empty where NVLink ends at the node. So paths of all nodes are equally long, with ``inner`` they are not.
+    """
 
     node: str
     path: Path
+    inner: Path = ()
+
+    @property
+    def near(self) -> Path:
+        """The whole way down to the smallest domain that the node shares with others."""
+        return self.path + self.inner
 
 
-def place(node: str, labels: Mapping[str, str], levels: Levels) -> Place:
-    """Return the node's place.
+def place(node: str, labels: Mapping[str, str], levels: Levels, clique: str = "") -> Place:
+    """Return the node's place. A ``clique`` read from the GPUs themselves takes the place of its label.
 
     A level without a label above a labelled one is one unnamed domain: the cluster does not use that level. Below the
     last label the node counts as a domain of its own, since nothing says that it is near any other.
     """
-    values = [labels.get(level.label, "") for level in levels]
-    known = max((depth + 1 for depth, value in enumerate(values) if value), default=0)
-    path = (*values[:known], *(f"?{node}" for _ in values[known:]))
-    return Place(node, path)
+    outer: list[str] = []
+    inner: list[str] = []
+    for level in levels:
+        if level.inner:
+            inner.append(clique if clique and level.name == NVLINK_LEVEL else level.domain(labels))
+        else:
+            outer.append(level.domain(labels))
+    while inner and not inner[-1]:
+        inner.pop()
+    if not inner:
+        for depth in range(len(outer) - 1, -1, -1):
+            if outer[depth]:
+                break
+            outer[depth] = f"?{node}"  # no label value starts so
+    return Place(node, tuple(outer), tuple(inner))
 
 
 def common(a: Path, b: Path) -> int:

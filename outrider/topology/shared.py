@@ -7,13 +7,10 @@ import msgspec
 
 from outrider.api.names import RACK_LABEL
 from outrider.topology.domains import place
-from outrider.topology.levels import Levels
+from outrider.topology.levels import NVLINK_LEVEL, Levels
 
-NVLINK_LEVEL: Final = "nvlink-domain"
 RACK_LEVEL: Final = "rack"
 CLUSTER_LEVEL: Final = "cluster"
-# GPU feature discovery writes ClusterUUID.CliqueID of the fabric here, only where NVLink reaches beyond the node.
-_CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
 
 
 class Domain(msgspec.Struct, frozen=True, order=True):
@@ -30,12 +27,11 @@ class Domain(msgspec.Struct, frozen=True, order=True):
 
 def domains_of(node: str, labels: Mapping[str, str], levels: Levels) -> tuple[Domain, ...]:
     """Return the domains that the node is in, by its labels: NVLink domain, rack, network levels, the whole cluster."""
-    found = [
-        Domain(level, labels[label])
-        for level, label in ((NVLINK_LEVEL, _CLIQUE_LABEL), (RACK_LEVEL, RACK_LABEL))
-        if labels.get(label)
-    ]
+    cliques = (level.domain(labels) for level in levels if level.name == NVLINK_LEVEL)
+    found = [Domain(NVLINK_LEVEL, clique) for clique in cliques if clique]
+    if labels.get(RACK_LABEL):
+        found.append(Domain(RACK_LEVEL, labels[RACK_LABEL]))
     path = place(node, labels, levels).path
-    known = [depth for depth, level in enumerate(levels) if labels.get(level.label)]
+    known = [depth for depth, level in enumerate(levels) if not level.inner and level.domain(labels)]
     found += [Domain(levels[depth].name, "/".join(part for part in path[: depth + 1] if part)) for depth in known]
     return (*dict.fromkeys(found), Domain(CLUSTER_LEVEL, ""))
