@@ -10,7 +10,6 @@ from outrider.api.gangplacement import GangPlacement
 from outrider.api.names import IGNORE_LABEL, JOB_UID_LABEL, SCHEDULER_NAME
 from outrider.api.trainingpolicy import TrainingPolicySpec
 from outrider.workloads import (
-    GPU,
     NO_SEGMENT,
     GangRef,
     Seat,
@@ -21,7 +20,10 @@ from outrider.workloads import (
     segment_of,
     stage_of,
 )
+from outrider.workloads.resources import gpus_in
+from scheduler_plugin.cluster.guests import Guest, guest_of
 
+_NOBODY: Final = Guest("")
 PODS: Final = "pods"  # the kubelet's own resource: how many pods a node takes
 
 
@@ -39,7 +41,8 @@ class GangState(msgspec.Struct, frozen=True):
 class Member(msgspec.Struct, frozen=True):
     """A pod to place. ``requests`` are thousandths by resource name, and one pod.
 
-    ``stage``, ``role`` and ``segment`` are what ``outrider.workloads.Seat`` says of them.
+    ``stage``, ``role`` and ``segment`` are what ``outrider.workloads.Seat`` says of them; ``guest`` is what the pod
+    means for others, and they for it.
     """
 
     uid: str
@@ -52,16 +55,18 @@ class Member(msgspec.Struct, frozen=True):
     role: str = ""
     stage: int = 0
     segment: int = NO_SEGMENT
+    guest: Guest = _NOBODY
 
     @property
     def gpus(self) -> int:
         """GPUs asked for, in thousandths."""
-        return self.requests.get(GPU, 0)
+        return gpus_in(self.requests)
 
     def shape(self) -> bytes:
         """Return what makes two pods interchangeable for placement."""
+        bonds = (self.guest.ports, self.guest.spread) if self.guest.bonds else None
         return msgspec.json.encode(
-            (self.requests, self.node_selector, self.affinity, self.tolerations), order="deterministic"
+            (self.requests, self.node_selector, self.affinity, self.tolerations, bonds), order="deterministic"
         )
 
 
@@ -98,6 +103,7 @@ def _member(uid: str, name: str, pod: Pod, seat: Seat) -> Member:
         role=seat.role,
         stage=seat.stage,
         segment=seat.segment,
+        guest=msgspec.structs.replace(guest_of(pod), uid=uid),
     )
 
 

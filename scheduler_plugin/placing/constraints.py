@@ -1,12 +1,14 @@
-"""What kube-scheduler itself would refuse: taints, cordon, node selector, required node affinity.
+"""What kube-scheduler itself would refuse of one node: taints, cordon, node selector, required node affinity.
 
-The planner applies the same rules, so that it never pins a pod to a node that the scheduler then refuses.
+The planner applies the same rules, so that it never pins a pod to a node that the scheduler then refuses. Volumes are
+in ``cluster.volumes``, what other pods refuse in ``placing.peers``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from outrider.api.core import Taint, Toleration
+from scheduler_plugin.cluster.selectors import any_term_matches, listed, mapping
 
 _BLOCKING: Final = ("NoSchedule", "NoExecute")  # PreferNoSchedule only lowers a score
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -22,11 +24,14 @@ def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration], *, c
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether a toleration covers a taint; comparing operators are off in kube-scheduler unless switched on."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
+    if toleration.key and toleration.key != taint.key:
+        return False
     if toleration.operator == "Exists":
-        return not toleration.key or toleration.key == taint.key
-    return toleration.key == taint.key and toleration.value == taint.value
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
 def selects(selector: Mapping[str, str], affinity: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool:
@@ -34,47 +39,12 @@ def selects(selector: Mapping[str, str], affinity: Mapping[str, Any], name: str,
     if any(labels.get(key) != value for key, value in selector.items()):
         return False
     terms = required_terms(affinity)
-    return terms is None or any(_term_matches(term, name, labels) for term in terms)
+    return terms is None or any_term_matches(terms, name, labels)
 
 
 def required_terms(affinity: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the alternatives of the required node affinity, None where the pod has none."""
     if not affinity:
         return None
-    required = _mapping(_mapping(affinity.get("nodeAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution"))
-    return list(required.get("nodeSelectorTerms") or []) if required else None
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _term_matches(term: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool:
-    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
-    if not expressions and not fields:
-        return False  # the API defines an empty term as matching nothing
-    names = {"metadata.name": name}
-    return all(_matches(one, labels) for one in expressions) and all(_matches(one, names) for one in fields)
-
-
-def _matches(requirement: Mapping[str, Any], values: Mapping[str, str]) -> bool:
-    test = _OPERATORS.get(requirement.get("operator", ""))
-    return test is not None and test(values.get(requirement.get("key", "")), requirement.get("values") or [])
-
-
-def _compares(value: str | None, bounds: Sequence[str], *, above: bool) -> bool:
-    try:
-        difference = int(value or "") - int(bounds[0])
-    except (ValueError, IndexError):
-        return False
-    return difference > 0 if above else difference < 0
-
-
-_OPERATORS: Final[Mapping[str, Callable[[str | None, Sequence[str]], bool]]] = {
-    "In": lambda value, values: value in values,
-    "NotIn": lambda value, values: value not in values,
-    "Exists": lambda value, _: value is not None,
-    "DoesNotExist": lambda value, _: value is None,
-    "Gt": lambda value, values: _compares(value, values, above=True),
-    "Lt": lambda value, values: _compares(value, values, above=False),
-}
+    required = mapping(mapping(affinity.get("nodeAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution"))
+    return list(listed(required.get("nodeSelectorTerms"))) if required else None
