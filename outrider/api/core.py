@@ -72,6 +72,7 @@ class PodSpec(Resource, frozen=True, kw_only=True):
     affinity: dict[str, Any] = {}
     tolerations: list[Toleration] = []
     priority: int | None = None
+    preemption_policy: str = ""
     volumes: list[Volume] = []
     resource_claims: list[NamedReference] = []
     overhead: dict[str, str] = {}

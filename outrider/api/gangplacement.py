@@ -7,6 +7,7 @@ import msgspec
 
 from outrider.api.meta import MESSAGE_MAX, Condition, ObjectMeta, Resource, Root, Timestamp
 from outrider.api.names import API_VERSION
+from outrider.api.why import Why
 
 
 class PlacementState(StrEnum):
@@ -85,6 +86,7 @@ class GangPlacementStatus(Resource, frozen=True, kw_only=True):
     ] = []
     rejected: Annotated[list[RejectedAlternative], msgspec.Meta(max_length=32)] = []
     expires_at: Timestamp | None = None
+    why: Annotated[Why | None, msgspec.Meta(description="why it waits, as data")] = None
     priority: Annotated[int | None, msgspec.Meta(description="highest priority of its pods")] = None
     queued_at: Annotated[Timestamp | None, msgspec.Meta(description="since when the gang waits for its nodes")] = None
     reservations: Annotated[

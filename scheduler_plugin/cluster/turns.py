@@ -19,7 +19,7 @@ def turn(uid: str, status: GangPlacementStatus, pods: Iterable[Pod], patience_se
     """
     here = list(pods)
     since = since_when(status, here, now)
-    if status.state is PlacementState.PLACED:
+    if status.state is PlacementState.PLACED or any(pod.spec.node_name for pod in here):
         return _REPAIR, 0, since, uid
     if now - since >= patience_seconds:
         return _OVERDUE, 0, since, uid
