@@ -60,6 +60,12 @@ class Volume(NamedReference, frozen=True, kw_only=True):
     ephemeral: dict[str, Any] | None = None
 
 
+class SchedulingGroup(Resource, frozen=True, kw_only=True):
+    """Names the PodGroup (scheduling.k8s.io) that the pod is scheduled with."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Resource, frozen=True, kw_only=True):
     """Placement half of a pod's spec."""
 
@@ -79,6 +85,7 @@ class PodSpec(Resource, frozen=True, kw_only=True):
     resources: ResourceRequirements | None = None
     host_network: bool = False
     topology_spread_constraints: list[dict[str, Any]] = []
+    scheduling_group: SchedulingGroup | None = None
 
 
 class StatusCondition(Resource, frozen=True, kw_only=True):
@@ -179,11 +186,20 @@ class Owner(Resource, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class PodTemplate(Resource, frozen=True, kw_only=True):
+    """What a controller creates pods from."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
 class JobSpec(Resource, frozen=True, kw_only=True):
     """batch/v1 Job, as far as its gang's size needs it."""
 
     parallelism: int | None = None
     completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    template: PodTemplate = PodTemplate()
 
 
 class Job(Owner, frozen=True, kw_only=True):
@@ -192,19 +208,22 @@ class Job(Owner, frozen=True, kw_only=True):
     spec: JobSpec = JobSpec()
 
 
-class ReplicaSpec(Resource, frozen=True, kw_only=True):
-    """One role of a PyTorchJob."""
+class StatefulSetOrdinals(Resource, frozen=True, kw_only=True):
+    """Number of the first pod."""
+
+    start: int = 0
+
+
+class StatefulSetSpec(Resource, frozen=True, kw_only=True):
+    """apps/v1 StatefulSet, as far as its gang's size needs it."""
 
     replicas: int | None = None
+    pod_management_policy: str = "OrderedReady"
+    ordinals: StatefulSetOrdinals | None = None
+    template: PodTemplate = PodTemplate()
 
 
-class PyTorchJobSpec(Resource, frozen=True, kw_only=True):
-    """kubeflow.org/v1 PyTorchJob, as far as its gang's size needs it."""
+class StatefulSet(Owner, frozen=True, kw_only=True):
+    """An apps/v1 StatefulSet."""
 
-    pytorch_replica_specs: dict[str, ReplicaSpec] = {}
-
-
-class PyTorchJob(Owner, frozen=True, kw_only=True):
-    """A kubeflow.org/v1 PyTorchJob (training-operator)."""
-
-    spec: PyTorchJobSpec = PyTorchJobSpec()
+    spec: StatefulSetSpec = StatefulSetSpec()

@@ -1,21 +1,27 @@
 """The kinds that Outrider reads and writes: their REST paths and the structs they decode to."""
 
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 from outrider.api.admission import MutatingWebhookConfiguration
 from outrider.api.coordination import Lease
-from outrider.api.core import Job, Node, Pod, PyTorchJob
+from outrider.api.core import Job, Node, Owner, Pod, StatefulSet
 from outrider.api.event import Event
 from outrider.api.gangplacement import GangPlacement
 from outrider.api.gpunode import GPUNode
+from outrider.api.jobset import JobSet
+from outrider.api.kubeflow import JAXJob, MPIJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
+from outrider.api.leaderworkerset import LeaderWorkerSet
 from outrider.api.meta import ObjectMeta
 from outrider.api.names import GROUP, VERSION
+from outrider.api.podgroups import CoschedulingPodGroup, KaiPodGroup, PodGroup, VolcanoPodGroup
+from outrider.api.raycluster import RayCluster
 from outrider.api.remediation import Remediation
 from outrider.api.resource import DeviceTaintRule, ResourceSlice
 from outrider.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from outrider.api.trainingpolicy import TrainingPolicy
+from outrider.api.volcano import VolcanoJob
 
 
 class Object(Protocol):
@@ -39,11 +45,13 @@ class Kind(Generic[T]):
     group: str = ""
     version: str = "v1"
     namespaced: bool = True
+    called: str = ""
+    """The kind's name, where the struct has another because several groups have a kind of that name."""
 
     @property
     def name(self) -> str:
         """The kind's name as in manifests, such as Pod."""
-        return self.struct.__name__
+        return self.called or self.struct.__name__
 
     @property
     def api_version(self) -> str:
@@ -73,7 +81,27 @@ WEBHOOK_CONFIGURATIONS: Final = Kind(
     namespaced=False,
 )
 JOBS: Final = Kind(Job, "jobs", group="batch")
+STATEFULSETS: Final = Kind(StatefulSet, "statefulsets", group="apps")
 PYTORCHJOBS: Final = Kind(PyTorchJob, "pytorchjobs", group="kubeflow.org")
+TFJOBS: Final = Kind(TFJob, "tfjobs", group="kubeflow.org")
+XGBOOSTJOBS: Final = Kind(XGBoostJob, "xgboostjobs", group="kubeflow.org")
+PADDLEJOBS: Final = Kind(PaddleJob, "paddlejobs", group="kubeflow.org")
+JAXJOBS: Final = Kind(JAXJob, "jaxjobs", group="kubeflow.org")
+MPIJOBS: Final = Kind(MPIJob, "mpijobs", group="kubeflow.org", version="v2beta1")
+MPIJOBS_V1: Final = Kind(MPIJob, "mpijobs", group="kubeflow.org")
+JOBSETS: Final = Kind(JobSet, "jobsets", group="jobset.x-k8s.io", version="v1alpha2")
+LEADERWORKERSETS: Final = Kind(LeaderWorkerSet, "leaderworkersets", group="leaderworkerset.x-k8s.io")
+RAYCLUSTERS: Final = Kind(RayCluster, "rayclusters", group="ray.io")
+VOLCANOJOBS: Final = Kind(VolcanoJob, "jobs", group="batch.volcano.sh", version="v1alpha1", called="Job")
+PODGROUPS: Final = Kind(PodGroup, "podgroups", group="scheduling.k8s.io", version="v1beta1")
+PODGROUPS_V1ALPHA3: Final = Kind(PodGroup, "podgroups", group="scheduling.k8s.io", version="v1alpha3")
+COSCHEDULING_PODGROUPS: Final = Kind(
+    CoschedulingPodGroup, "podgroups", group="scheduling.x-k8s.io", version="v1alpha1", called="PodGroup"
+)
+KAI_PODGROUPS: Final = Kind(KaiPodGroup, "podgroups", group="scheduling.run.ai", version="v2alpha2", called="PodGroup")
+VOLCANO_PODGROUPS: Final = Kind(
+    VolcanoPodGroup, "podgroups", group="scheduling.volcano.sh", version="v1beta1", called="PodGroup"
+)
 RESOURCESLICES: Final = Kind(ResourceSlice, "resourceslices", group="resource.k8s.io", namespaced=False)
 DEVICETAINTRULES: Final = Kind(DeviceTaintRule, "devicetaintrules", group="resource.k8s.io", namespaced=False)
 GPUNODES: Final = Kind(GPUNode, "gpunodes", group=GROUP, version=VERSION, namespaced=False)
@@ -83,3 +111,30 @@ TRAININGPOLICIES: Final = Kind(TrainingPolicy, "trainingpolicies", group=GROUP, 
 PERSISTENTVOLUMES: Final = Kind(PersistentVolume, "persistentvolumes", namespaced=False)
 PERSISTENTVOLUMECLAIMS: Final = Kind(PersistentVolumeClaim, "persistentvolumeclaims")
 STORAGECLASSES: Final = Kind(StorageClass, "storageclasses", group="storage.k8s.io", namespaced=False)
+
+# Kinds whose pods form gangs and that a cluster need not have. Of the versions of one kind the first that is served is
+# followed.
+OPTIONAL_OWNERS: Final[tuple[tuple[Kind[Any], ...], ...]] = (
+    (JOBSETS,),
+    (LEADERWORKERSETS,),
+    (PYTORCHJOBS,),
+    (TFJOBS,),
+    (XGBOOSTJOBS,),
+    (PADDLEJOBS,),
+    (JAXJOBS,),
+    (MPIJOBS, MPIJOBS_V1),
+    (RAYCLUSTERS,),
+    (VOLCANOJOBS,),
+    (PODGROUPS, PODGROUPS_V1ALPHA3),
+    (COSCHEDULING_PODGROUPS,),
+    (KAI_PODGROUPS,),
+    (VOLCANO_PODGROUPS,),
+)
+_KINDS_OF_OWNERS: Final = {
+    kind.struct: kind for versions in ((JOBS,), (STATEFULSETS,), *OPTIONAL_OWNERS) for kind in reversed(versions)
+}
+
+
+def kind_of(owner: Owner) -> Kind[Any]:
+    """Return the kind of an object whose pods form a gang; of several versions the newest."""
+    return _KINDS_OF_OWNERS[type(owner)]

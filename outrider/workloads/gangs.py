@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from outrider.api.core import Job, Owner, Pod, PyTorchJob
+from outrider.api.core import Job, Owner, Pod
+from outrider.api.kubeflow import PyTorchJob
 from outrider.api.names import GANG_GATE, JOB_UID_LABEL
 from outrider.workloads.model import NO_SEGMENT, GangRef, Seat, Size
 
@@ -95,14 +96,14 @@ def _job_pods(job: Job) -> int:
 
 
 def _replicas(job: PyTorchJob) -> int:
-    roles = job.spec.pytorch_replica_specs.values()
+    roles = job.spec.replica_specs.values()
     return sum(1 if role.replicas is None else role.replicas for role in roles)
 
 
 def _masters(owner: Owner | None) -> int:
     if not isinstance(owner, PyTorchJob):
         return 1
-    return sum(name.lower() == "master" for name in owner.spec.pytorch_replica_specs)
+    return sum(name.lower() == "master" for name in owner.spec.replica_specs)
 
 
 def _number(text: str | None) -> int | None:

@@ -5,8 +5,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from outrider.api.core import Pod, PyTorchJob
+from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacement, PlacementState
+from outrider.api.kubeflow import PyTorchJob
 from outrider.api.names import GANG_GATE, SCHEDULER_NAME
 from outrider.api.times import rfc3339
 from outrider.kube.client import Client, Selector

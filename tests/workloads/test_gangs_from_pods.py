@@ -1,6 +1,7 @@
 import pytest
 
-from outrider.api.core import Job, JobSpec, Pod, PyTorchJob, PyTorchJobSpec, ReplicaSpec
+from outrider.api.core import Job, JobSpec, Pod
+from outrider.api.kubeflow import PyTorchJob, ReplicaSpec, TrainingJobSpec
 from outrider.api.meta import ObjectMeta, OwnerReference
 from outrider.workloads import gang_of, rank_of, size_of
 
@@ -27,7 +28,7 @@ def replica(kind: str, index: str) -> Pod:
 
 def pytorchjob(**replicas: int | None) -> PyTorchJob:
     return PyTorchJob(
-        spec=PyTorchJobSpec(
+        spec=TrainingJobSpec(
             pytorch_replica_specs={role: ReplicaSpec(replicas=count) for role, count in replicas.items()}
         )
     )
