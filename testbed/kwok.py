@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
-from testbed import control_plane, kubeconfig, labels, processes, versions
+from testbed import control_plane, kubeconfig, kwok_stages, labels, processes, versions
 from testbed.build import program
 from testbed.certificates import Authority
 from testbed.errors import TestbedError
@@ -76,8 +76,8 @@ def start(state: State) -> None:
     authority = Authority(control_plane.certificates(state))
     config = state.folder / "kubeconfigs" / "kwok"
     kubeconfig.write(config, state.plan.api_url, authority, "kwok", "system:masters")
-    options = state.folder / "kwok.json"
-    options.write_text(json.dumps(_OPTIONS))
+    options = state.folder / "kwok.yaml"
+    options.write_text(f"{json.dumps(_OPTIONS)}\n{kwok_stages.documents()}")
     argv = [
         program("kwok"),
         f"--config={options}",

@@ -7,6 +7,8 @@ from pathlib import Path
 from testbed.errors import TestbedError
 from testbed.plan import NODES_MAX, Plan
 
+_OPERATORS = 0xFE00  # where their hardware addresses begin, beyond those of the nodes
+
 
 def add_bridge(plan: Plan) -> None:
     """Create the host's bridge, on whose address the control plane listens."""
@@ -22,21 +24,38 @@ def add_node(plan: Plan, index: int) -> None:
 
     Routes to every possible node are set at once: pods then reach each other without forwarding on the host.
     """
-    netns, link = plan.netns(index), plan.link(index)
+    netns = plan.netns(index)
+    _add_namespace(plan, netns, plan.link(index), plan.mac(index), plan.node_ip(index))
+    _ip(f"route replace {plan.pods(index)} via {plan.node_ip(index)} dev {plan.bridge}")
+    _ip(*(f"route add {plan.pods(i)} via {plan.node_ip(i)}" for i in range(NODES_MAX) if i != index), netns=netns)
+
+
+def add_operator(plan: Plan, index: int) -> None:
+    """Create the network namespace of a controller of training jobs, with a cable to the bridge."""
+    remove_operator(plan, index)
+    mac = plan.mac(_OPERATORS + index)
+    _add_namespace(plan, plan.operator_netns(index), plan.operator_link(index), mac, plan.operator_ip(index))
+
+
+def remove_operator(plan: Plan, index: int) -> None:
+    """Remove what `add_operator` made, as far as it is there."""
+    _try("ip", "link", "delete", plan.operator_link(index))
+    _try("ip", "netns", "delete", plan.operator_netns(index))
+
+
+def _add_namespace(plan: Plan, netns: str, link: str, mac: str, address: str) -> None:
     _ip(
         f"netns add {netns}",
-        f"link add {link} type veth peer name eth0 address {plan.mac(index)} netns {netns}",
+        f"link add {link} type veth peer name eth0 address {mac} netns {netns}",
         f"link set {link} master {plan.bridge} up",
-        f"route replace {plan.pods(index)} via {plan.node_ip(index)} dev {plan.bridge}",
     )
-    inside = [
+    _ip(
         "link set lo up",
-        f"address add {plan.node_ip(index)}/24 dev eth0",
+        f"address add {address}/24 dev eth0",
         "link set eth0 up",
         f"route add default via {plan.host}",
-    ]
-    inside += [f"route add {plan.pods(i)} via {plan.node_ip(i)}" for i in range(NODES_MAX) if i != index]
-    _ip(*inside, netns=netns)
+        netns=netns,
+    )
 
 
 def remove_node(plan: Plan, index: int) -> None:

@@ -60,6 +60,10 @@ class Plan(msgspec.Struct, frozen=True):
         """Address of real node gpu-INDEX."""
         return f"{self._prefix}.0.{10 + index}"
 
+    def operator_ip(self, index: int) -> str:
+        """Address of a controller of training jobs, of which there can be eight."""
+        return f"{self._prefix}.0.{2 + index}"
+
     def mac(self, index: int | None = None) -> str:
         """Hardware address of a node, or of the bridge; fixed, since neighbours remember it for a minute.
 
@@ -79,6 +83,14 @@ class Plan(msgspec.Struct, frozen=True):
     def netns(self, index: int) -> str:
         """Name of a node's network namespace under /run/netns."""
         return f"outrider{self.slot}-gpu-{index}"
+
+    def operator_netns(self, index: int) -> str:
+        """Name of the network namespace of a controller of training jobs."""
+        return f"outrider{self.slot}-operator-{index}"
+
+    def operator_link(self, index: int) -> str:
+        """Host end of that namespace's cable."""
+        return f"or{self.slot}no{index}"
 
     @property
     def otlp_port(self) -> int:

@@ -9,7 +9,7 @@ from testbed import build, versions
 from testbed.toolchain import MODULES, needed, parse_go_version
 
 
-@pytest.mark.parametrize("pinned", (*versions.ALL, *versions.OPERATORS), ids=lambda b: "-".join(b.programs.values()))
+@pytest.mark.parametrize("pinned", [*versions.ALL, *versions.OPERATORS], ids=lambda b: "-".join(b.programs.values()))
 def test_a_module_requires_the_version_that_its_programs_claim(pinned: versions.Build) -> None:
     required = re.findall(r"^require \S+ v(\S+)$", (MODULES / pinned.module / "go.mod").read_text(), re.MULTILINE)
     assert required == [pinned.version]

@@ -1,0 +1,117 @@
+"""Install, start and stop controllers of training jobs."""
+
+import contextlib
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from testbed import control_plane, kubeconfig, network, processes
+from testbed.build import build_all, program
+from testbed.certificates import Authority
+from testbed.errors import MissingPrerequisiteError, TestbedError
+from testbed.operators import manifests
+from testbed.operators.catalogue import CATALOGUE, Operator, operator
+from testbed.paths import ROOT
+from testbed.say import Say, silent
+from testbed.state import State
+from testbed.versions import OPERATORS
+
+_READY_S: Final = 90.0
+_OWN_TMP: Final = 'mount --bind "$0" /tmp && exec "$@"'  # their certificates' path is fixed and below /tmp
+
+
+@contextlib.contextmanager
+def running(state: State, *names: str, say: Say = silent) -> Iterator[None]:
+    """Controllers for the length of a with block; their resources stay installed until the testbed goes.
+
+    Raises:
+        MissingPrerequisiteError: not root.
+        TestbedError: one did not start; the message ends with its last words.
+    """
+    try:
+        start(state, *names, say=say)
+        yield
+    finally:
+        stop(state, *names)
+
+
+def start(state: State, *names: str, say: Say = silent) -> None:
+    """Build, install and start controllers unless they run, and wait until they and their webhooks answer.
+
+    Raises:
+        MissingPrerequisiteError: not root.
+        TestbedError: one did not start; the message ends with its last words.
+    """
+    if not ROOT:
+        raise MissingPrerequisiteError("controllers of training jobs need root: each has a network namespace (sudo)")
+    wanted = [one for one in map(operator, names) if processes.find(state, one.name) is None]
+    build_all([build for build in OPERATORS if build.module in {one.name for one in wanted}], say)
+    secrets = {one.name: _launch(state, one) for one in wanted}
+    for one in wanted:
+        _wait(state, one, secrets[one.name])
+        if one.later:
+            manifests.apply(state, manifests.read(one, one.later, _folder(state, one)))
+
+
+def stop(state: State, *names: str) -> None:
+    """Stop controllers and remove their network namespaces."""
+    for name in names:
+        processes.stop(state, name)
+        network.remove_operator(state.plan, CATALOGUE.index(operator(name)))
+
+
+def _launch(state: State, one: Operator) -> tuple[str, str] | None:
+    """Install and start it; return the Secret with its certificate."""
+    scratch, index = _folder(state, one), CATALOGUE.index(one)
+    objects = manifests.read(one, one.bases, scratch)
+    manifests.apply(state, manifests.adapted(one, objects, state.plan.operator_ip(index)))
+    network.add_operator(state.plan, index)
+    authority = Authority(control_plane.certificates(state))
+    config = kubeconfig.write(scratch / "kubeconfig", state.plan.api_url, authority, manifests.account(objects))
+    processes.spawn(state, one.name, _command(state, one), {"KUBECONFIG": str(config)})
+    return manifests.certificate_secret(objects)
+
+
+def _folder(state: State, one: Operator) -> Path:
+    """Kubeconfig, kustomization and the operator's own /tmp."""
+    scratch = state.folder / "operators" / one.name
+    (scratch / "tmp").mkdir(parents=True, exist_ok=True)
+    return scratch
+
+
+def _command(state: State, one: Operator) -> list[object]:
+    scratch, netns = _folder(state, one), state.plan.operator_netns(CATALOGUE.index(one))
+    arguments = list(one.arguments)
+    if one.config:
+        file = scratch / "config.json"
+        file.write_text(json.dumps(one.config))
+        arguments.append(f"--config={file}")
+    apart = ["nsenter", f"--net=/run/netns/{netns}", "unshare", "--mount", "sh", "-c", _OWN_TMP, scratch / "tmp"]
+    return [*apart, program(one.program), *arguments]
+
+
+def _wait(state: State, one: Operator, secret: tuple[str, str] | None) -> None:
+    address = state.plan.operator_ip(CATALOGUE.index(one))
+    if secret:
+        into = _folder(state, one) / manifests.CERTIFICATES.removeprefix("/")
+        with contextlib.closing(control_plane.admin(state)) as api:
+            manifests.write_certificates(api.get, secret, into)
+    deadline = time.monotonic() + _READY_S
+    while not _answers(f"http://{address}{one.probe}"):
+        processes.require_running(state, one.name)
+        if time.monotonic() > deadline:
+            words = processes.tail(state, one.name)
+            raise TestbedError(f"{one.name} was not ready within {_READY_S:.0f} s; its last lines:\n{words}")
+        time.sleep(0.1)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - an address of the testbed's own
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
