@@ -39,6 +39,7 @@ APPLICATION_CRASHED: Final = "ApplicationCrashed"  # one program failed on all i
 TRAINING_RESUMED: Final = "TrainingResumed"
 WOULD_ACT: Final = "WouldAct"  # dryRun: the event says what enforce would have done
 UNINSTALLED: Final = "OutriderUninstalled"  # the pod waits for a scheduler that is gone
+NODE_AVOIDED: Final = "NodeAvoided"  # pods fail there as they start: nothing new is placed there for a while
 INVALID_SPEC: Final = "InvalidSpec"  # a hand-edited object that cannot be understood; it is ignored
 
 # FailedNodes: why the extender drops a node
@@ -50,6 +51,8 @@ NODE_NOT_PLANNED: Final = "not in the gang's placement"
 NODE_NOT_SEEN: Final = "node not yet seen by Outrider"
 GANG_NOT_PLANNED: Final = "gang not planned yet"
 NODE_NO_GPU: Final = "not enough free GPUs"
+NODE_REJECTS: Final = "rejects or kills pods as they start"  # the node looks free because it swallows them
+NODE_SUSPECT: Final = "in a suspect domain"
 
 # Condition of Outrider's own resources
 ACCEPTED: Final = "Accepted"
