@@ -127,7 +127,17 @@ def _fabric(gpu: GPUReading) -> str:
     if not gpu.fabric_state:
         return ""
     state = _FABRIC_STATES.get(gpu.fabric_state, f"state {gpu.fabric_state}")
-    return state if gpu.fabric_clique is None else f"{state}, clique {gpu.fabric_clique}"
+    if gpu.fabric_clique is None:
+        return state
+    cluster = gpu.fabric_cluster if gpu.fabric_cluster.strip("0") else ""  # all zeros: the fabric ends at the node
+    return (
+        f"{state}, clique {_dashed(cluster)}.{gpu.fabric_clique}" if cluster else f"{state}, clique {gpu.fabric_clique}"
+    )
+
+
+def _dashed(uuid: str) -> str:
+    """Return 32 hexadecimal digits as GPU feature discovery writes them into nvidia.com/gpu.clique."""
+    return "-".join((uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]))
 
 
 def _risen(gpu: GPUReading, before: GPURecord | None) -> int:

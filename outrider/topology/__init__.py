@@ -1,6 +1,7 @@
 """Network topology of nodes: levels and domains. Pure."""
 
 from outrider.topology.ask import NO_ASK, TopologyAsk
+from outrider.topology.cliques import clique_of
 from outrider.topology.domains import Place, common, place
 from outrider.topology.levels import (
     CLIQUE_LABEL,
@@ -29,6 +30,7 @@ __all__ = [
     "Levels",
     "Place",
     "TopologyAsk",
+    "clique_of",
     "common",
     "depth_of",
     "domains_of",

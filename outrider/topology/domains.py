@@ -1,12 +1,27 @@
 """Where a node sits: the path of domains from the top level to its leaf, and what two such paths share."""
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
 
 import msgspec
 
 from outrider.topology.levels import NVLINK_LEVEL, Levels
 
 Path = tuple[str, ...]
+_DIGITS: Final = re.compile(r"(\d+)")
+
+
+@lru_cache(maxsize=65536)
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """Return a sort key by which node-2 comes before node-10."""
+    return tuple((int(part), "") if part.isdigit() and part.isascii() else (-1, part) for part in _DIGITS.split(text))
+
+
+def order(path: Path) -> tuple[tuple[tuple[int, str], ...], ...]:
+    """Return a sort key along the topology: neighbours in it are neighbours in the network."""
+    return tuple(natural(part) for part in path)
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -24,6 +39,11 @@ class Place(msgspec.Struct, frozen=True):
     def near(self) -> Path:
         """The whole way down to the smallest domain that the node shares with others."""
         return self.path + self.inner
+
+    def domain(self, depth: int) -> Path:
+        """Return the domain of so many levels that the node is in: below the last of them, the node itself."""
+        near = self.near
+        return near[:depth] if depth <= len(near) else (*near, "", self.node)
 
 
 def place(node: str, labels: Mapping[str, str], levels: Levels, clique: str = "") -> Place:

@@ -1,27 +1,13 @@
 """Choosing domains: a tree of the network with the room under each branch."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Final
 
-from outrider.topology.domains import Path
+from outrider.topology.domains import Path, order
 from scheduler_plugin.cluster.nodes import NodeView
 
-_DIGITS: Final = re.compile(r"(\d+)")
 _HEALTH_STEP: Final = 10  # scores closer than this count as equally healthy, so that noise moves no gang
-
-
-@lru_cache(maxsize=65536)
-def natural(text: str) -> tuple[tuple[int, str], ...]:
-    """Return a sort key by which node-2 comes before node-10."""
-    return tuple((int(part), "") if part.isdigit() and part.isascii() else (-1, part) for part in _DIGITS.split(text))
-
-
-def order(path: Path) -> tuple[tuple[tuple[int, str], ...], ...]:
-    """Return a sort key along the topology: neighbours in it are neighbours in the network."""
-    return tuple(natural(part) for part in path)
 
 
 def weakness(view: NodeView) -> int:

@@ -8,13 +8,13 @@ import msgspec
 
 from outrider.api.gangplacement import GangPlacement, RejectedAlternative
 from outrider.api.why import CAUSES_MAX, ENDS_MAX, STATES_MAX, BestDomain, NodeState, StateCount, WaitReason, Why
-from outrider.topology.domains import Path
+from outrider.topology.domains import Path, order
 from outrider.workloads import gpus_in
 from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.nodes import Amounts, NodeView
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot
 from scheduler_plugin.placing.constraints import selects
-from scheduler_plugin.placing.domains import label, order
+from scheduler_plugin.placing.domains import label
 from scheduler_plugin.placing.gang import Gang, Refusal
 from scheduler_plugin.placing.obstacles import Spot, slots, spot
 from scheduler_plugin.placing.wording import sentence

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from outrider.topology.domains import Path
+from outrider.topology.domains import Path, natural
 from scheduler_plugin.cluster.nodes import NodeView
-from scheduler_plugin.placing.domains import natural, weakness
+from scheduler_plugin.placing.domains import weakness
 
 
 class Nearness:
