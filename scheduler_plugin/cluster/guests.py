@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.api.core import Pod
+from outrider.workloads import gang_of
 from scheduler_plugin.cluster.selectors import NOTHING, Selector, label_selector, listed, mapping, text, texts
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -54,11 +55,12 @@ class Guest(msgspec.Struct, frozen=True):
     """A pod as others see it.
 
     ``together`` and ``apart`` are its required pod affinity and anti-affinity, ``claims`` the names of its
-    PersistentVolumeClaims, ``ephemeral`` those of volumes whose claim is made for it alone. ``unmodelled`` says in
-    words what kube-scheduler will look at and Outrider does not; ``leaving`` is true for a pod being deleted.
+    PersistentVolumeClaims. ``unmodelled`` says in words what kube-scheduler will look at and Outrider does not;
+    ``leaving`` is true for a pod being deleted; ``gang`` is the UID of its gang, empty without one.
     """
 
     uid: str
+    gang: str = ""
     namespace: str = ""
     labels: Mapping[str, str] = {}
     ports: tuple[HostPort, ...] = ()
@@ -81,6 +83,7 @@ def guest_of(pod: Pod) -> Guest:
     affinity = spec.affinity
     return Guest(
         uid=meta.uid,
+        gang=gang.uid if (gang := gang_of(pod)) else "",
         namespace=meta.namespace,
         labels=meta.labels,
         ports=_ports(pod),

@@ -11,9 +11,11 @@ from outrider.api.core import Node, Taint
 from outrider.api.gpunode import GPUNode, Health, Mode, Verdict
 from outrider.api.names import UNHEALTHY_TAINT
 from outrider.api.times import parse_rfc3339
-from outrider.topology import Place, place
+from outrider.topology import Domain, Place, clique_of, domains_of, place
 from outrider.workloads import BadQuantity, milli
 from outrider.workloads.resources import gpus_in, is_gpu
+from scheduler_plugin.cluster.blackholes import Closure
+from scheduler_plugin.cluster.guests import Guest
 from scheduler_plugin.rules import Rules
 
 Amounts = Mapping[str, int]  # thousandths by resource name
@@ -41,6 +43,7 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     cordoned: bool
     allocatable: Amounts
     gpus: int
+    domains: tuple[Domain, ...] = ()
 
     @property
     def tainted(self) -> bool:
@@ -54,7 +57,8 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
 
     ``usable_until`` (seconds since 1970) and ``gpu_room`` (thousandths by GPU resource, free and not held) answer most
     questions of filter in two comparisons; ``gpus``, ``free_gpus`` and ``spare_gpus`` sum over all GPU resources;
-    ``preference`` is the node's own part of its score.
+    ``preference`` is the node's own part of its score. ``guests`` are the pods that are there, or planned or nominated
+    to be; ``suspect`` says which of the node's domains is, empty for none; ``closure`` is why pods fail there at once.
     """
 
     name: str
@@ -73,12 +77,21 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     preference: int
     gpu_room: Amounts = {}
     uses: Mapping[str, Amounts] = {}
+    guests: tuple[Guest, ...] = ()
+    suspect: str = ""
+    closure: Closure | None = None
 
     def refusal(self, now: float) -> str:
         """Return why the node may get no GPU work at ``now`` (seconds since 1970), empty where it may."""
         if self.judgement.refusal:
             return self.judgement.refusal
+        if self.closed(now):
+            return reasons.NODE_REJECTS
         return reasons.NODE_UNKNOWN_HEALTH if self.judgement.fresh_until < now else ""
+
+    def closed(self, now: float) -> bool:
+        """Return whether nothing new goes there at ``now`` (seconds since 1970), since pods fail there at once."""
+        return self.closure is not None and now < self.closure.until
 
     def held_for_others(self, job_uid: str, resource: str) -> int:
         """Return the thousandths of a resource that other jobs than this one hold here."""
@@ -92,6 +105,17 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
                 for name, amount in amounts.items():
                     room[name] = room.get(name, 0) - amount
         return room
+
+
+class Company(msgspec.Struct, frozen=True, gc=False):
+    """What other pods and nodes say about a node; the fields are those of its view."""
+
+    guests: tuple[Guest, ...] = ()
+    suspect: str = ""
+    closure: Closure | None = None
+
+
+ALONE: Final = Company()
 
 
 def judge(body: Body, health: GPUNode | None, rules: Rules) -> Judgement:
@@ -148,11 +172,17 @@ def body_of(node: Node, rules: Rules) -> Body:
         cordoned=node.spec.unschedulable,
         allocatable=allocatable,
         gpus=gpus_in(allocatable, rules.gpu_resources),
+        domains=domains_of(node.metadata.name, node.metadata.labels, rules.levels),
     )
 
 
 def view(
-    body: Body, health: GPUNode | None, uses: Mapping[str, Amounts], holds: Mapping[str, Amounts], rules: Rules
+    body: Body,
+    health: GPUNode | None,
+    uses: Mapping[str, Amounts],
+    holds: Mapping[str, Amounts],
+    rules: Rules,
+    company: Company = ALONE,
 ) -> NodeView:
     """Return the node's view. ``uses`` counts every bound pod, whoever bound it."""
     judgement = judge(body, health, rules)
@@ -162,7 +192,7 @@ def view(
     room = _less(room, holds.values())
     return NodeView(
         name=body.name,
-        place=body.place,
+        place=_place(body, health, rules),
         labels=body.labels,
         taints=body.taints,
         cordoned=body.cordoned,
@@ -173,11 +203,20 @@ def view(
         gpus=body.gpus,
         free_gpus=free_gpus,
         spare_gpus=sum(room.values()),
-        usable_until=-math.inf if judgement.refusal else judgement.fresh_until,
+        usable_until=-math.inf if judgement.refusal or company.closure else judgement.fresh_until,
         preference=_preference(judgement.score, body.gpus, free_gpus),
         gpu_room=room,
         uses=uses,
+        guests=company.guests,
+        suspect=company.suspect,
+        closure=company.closure,
     )
+
+
+def _place(body: Body, health: GPUNode | None, rules: Rules) -> Place:
+    """Return the node's place, by the NVLink domain that its GPUs report where they report one."""
+    clique = clique_of(gpu.fabric for gpu in health.status.gpus) if health is not None else ""
+    return place(body.name, body.labels, rules.levels, clique) if clique else body.place
 
 
 def _less(amounts: Amounts, takers: Iterable[Amounts]) -> dict[str, int]:

@@ -7,7 +7,10 @@ import msgspec
 from outrider.api.gangplacement import GangPlacement, PlacementState, RankAssignment
 from outrider.topology import Levels
 from outrider.topology.domains import Path
+from outrider.workloads.resources import GPU_RESOURCES
+from scheduler_plugin.cluster.fabric import Atlas
 from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.volumes import Storage
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -32,6 +35,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     plans: Mapping[str, Plan] = {}
     leaf_gpus: Mapping[Path, int] = {}
     levels: Levels = ()
+    gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    atlas: Atlas = msgspec.field(default_factory=Atlas)
+    storage: Storage = Storage()
 
     def plan_of(self, job_uid: str) -> Plan | None:
         """Return the job's plan, None while it has none that holds."""

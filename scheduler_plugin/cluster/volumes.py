@@ -5,7 +5,7 @@ them, or may be made; any other unbound claim keeps the pod off every node until
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -34,6 +34,9 @@ _ZONES: Final = {  # labels of a volume that must be on its node (volumezone/vol
 }
 
 
+T = TypeVar("T", PersistentVolumeClaim, PersistentVolume, StorageClass)
+
+
 class Storage(msgspec.Struct, frozen=True):
     """Claims by namespace/name, volumes and classes by name."""
 
@@ -44,6 +47,45 @@ class Storage(msgspec.Struct, frozen=True):
     def reach(self, namespace: str, claims: Iterable[str]) -> "Reach":
         """Return where a pod with these claims can go."""
         return _reach(self, [(name, self.claims.get(f"{namespace}/{name}")) for name in claims])
+
+
+class Stock:
+    """Claims, volumes and classes as informers deliver them."""
+
+    def __init__(self) -> None:
+        self._claims: dict[str, PersistentVolumeClaim] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self._classes: dict[str, StorageClass] = {}
+        self._storage: Storage | None = None
+
+    def keep_claim(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        """Take a change of a claim."""
+        self._keep(self._claims, old, new)
+
+    def keep_volume(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        """Take a change of a volume."""
+        self._keep(self._volumes, old, new)
+
+    def keep_class(self, old: StorageClass | None, new: StorageClass | None) -> None:
+        """Take a change of a class."""
+        self._keep(self._classes, old, new)
+
+    def storage(self) -> Storage:
+        """Return all of them as they are now; what was returned before stays as it was."""
+        if self._storage is None:
+            self._storage = Storage(dict(self._claims), dict(self._volumes), dict(self._classes))
+        return self._storage
+
+    def _keep(self, known: dict[str, T], old: T | None, new: T | None) -> None:
+        if old is not None:
+            known.pop(_key(old.metadata), None)
+        if new is not None:
+            known[_key(new.metadata)] = new
+        self._storage = None
+
+
+def _key(meta: ObjectMeta) -> str:
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 class Reach(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ fails is taken back.
 """
 
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -14,18 +15,27 @@ from outrider.api.core import Node, Owner, Pod
 from outrider.api.gangplacement import GangPlacement, GangPlacementStatus, PlacementState
 from outrider.api.gpunode import GPUNode
 from outrider.api.meta import ObjectMeta
+from outrider.api.remediation import Remediation
+from outrider.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from outrider.api.trainingpolicy import TrainingPolicy
+from outrider.topology import Domain
 from outrider.topology.domains import Path
 from outrider.workloads import BadQuantity, gang_of, policy_for
+from scheduler_plugin.cluster.blackholes import Blackholes, failure_of
+from scheduler_plugin.cluster.fabric import Atlas
+from scheduler_plugin.cluster.guests import Guest, guest_of
 from scheduler_plugin.cluster.members import GangState, amounts_of, gone, managed
-from scheduler_plugin.cluster.nodes import Amounts, Body, NodeView, body_of, renewed, view
+from scheduler_plugin.cluster.nodes import Amounts, Body, Company, NodeView, body_of, renewed, view
 from scheduler_plugin.cluster.reservations import reserved, seats
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot, plan_from
+from scheduler_plugin.cluster.suspects import suspected, suspicion
 from scheduler_plugin.cluster.turns import Turn, turn
+from scheduler_plugin.cluster.volumes import Stock
 from scheduler_plugin.rules import Rules
 
 _LOG: Final = logging.getLogger(__name__)
 
+_FINE: Final = ("Running", "Succeeded")
 Change = tuple[NodeView | None, NodeView | None]
 
 
@@ -45,8 +55,9 @@ class World:
         wake: Callable[[], None] = lambda: None,
         on_gang: Callable[[str], None] = lambda _: None,
         on_nodes: Callable[[list[Change]], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self.snapshot = Snapshot(levels=rules.levels)
+        self.snapshot = Snapshot(levels=rules.levels, gpu_resources=rules.gpu_resources)
         self._rules = rules
         self._wake, self._on_gang, self._on_nodes = wake, on_gang, on_nodes
         self._bodies: dict[str, Body] = {}
@@ -64,8 +75,15 @@ class World:
         self._claims: dict[str, list[tuple[GangPlacement | None, GangPlacement | None]]] = {}
         self._views: dict[str, NodeView] = {}
         self._leaf_gpus: Counter[Path] = Counter()
+        self._atlas = Atlas()
         self._dirty: set[str] = set()
         self._stale = False
+        self._clock = clock
+        self._guests: dict[str, Guest] = {}
+        self._nominated: defaultdict[str, set[str]] = defaultdict(set)  # node -> UIDs of pods that preempt there
+        self._suspects: dict[Domain, dict[str, Remediation]] = {}
+        self._blackholes = Blackholes()
+        self._stock = Stock()
         self._kept = False  # whether somebody keeps the snapshot, so that it must not change any more
 
     def on_node(self, old: Node | None, new: Node | None) -> None:
@@ -74,6 +92,8 @@ class World:
             self._bodies[new.metadata.name] = body_of(new, self._rules)
         elif old is not None:
             self._bodies.pop(old.metadata.name, None)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._blackholes.forget_node(old.metadata.name)
         self._touch(_name(old, new))
 
     def on_gpunode(self, old: GPUNode | None, new: GPUNode | None) -> None:
@@ -99,6 +119,34 @@ class World:
         elif old is not None:
             self._policies.pop(old.metadata.name, None)
 
+    def on_remediation(self, old: Remediation | None, new: Remediation | None) -> None:
+        """Take a change of an episode; those about domains make all of a domain's nodes suspect."""
+        before, after = suspected(old), suspected(new)
+        if old is not None and before is not None:
+            known = self._suspects.get(before, {})
+            known.pop(old.metadata.name, None)
+            if not known:
+                self._suspects.pop(before, None)
+        if new is not None and after is not None:
+            self._suspects.setdefault(after, {})[new.metadata.name] = new
+        if before != after:
+            self._touch(*(name for name, body in self._bodies.items() if {before, after} & set(body.domains)))
+
+    def on_volume(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        """Take a change of a volume."""
+        self._stock.keep_volume(old, new)
+        self._replan()
+
+    def on_volume_claim(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        """Take a change of a claim on a volume."""
+        self._stock.keep_claim(old, new)
+        self._replan()
+
+    def on_storage_class(self, old: StorageClass | None, new: StorageClass | None) -> None:
+        """Take a change of a class of volumes."""
+        self._stock.keep_class(old, new)
+        self._replan()
+
     def on_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Take a change of a pod, of whatever scheduler and owner."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
@@ -110,7 +158,17 @@ class World:
         if _news(known.metadata if known else None, new.metadata):
             self._forget_pod(new.metadata.uid)
             self._keep_pod(new)
+            self._blame(new)
             self._tell(new)
+
+    def _blame(self, pod: Pod) -> None:
+        """Count a failure against the pod's node, where it is one."""
+        gang = gang_of(pod)
+        fellows = self._gangs.get(gang.uid, {}).values() if gang else ()
+        alone = any(one.spec.node_name != pod.spec.node_name and one.status.phase in _FINE for one in fellows)
+        failure = failure_of(pod, self._clock(), alone=alone)
+        if failure is not None:
+            self._touch(*self._blackholes.note(pod.metadata.uid, failure))
 
     def _tell(self, pod: Pod) -> None:
         owner = gang_of(pod)
@@ -207,7 +265,15 @@ class World:
         plans = dict(self._plans) if self._stale else self.snapshot.plans
         self._stale = False
         changes = self._changes()
-        self.snapshot = Snapshot(self._views, plans, self._leaf_gpus, self._rules.levels)
+        self.snapshot = Snapshot(
+            self._views,
+            plans,
+            self._leaf_gpus,
+            self._rules.levels,
+            self._rules.gpu_resources,
+            self._atlas,
+            self._stock.storage(),
+        )
         if changes:
             self._on_nodes(changes)
 
@@ -225,6 +291,10 @@ class World:
         except BadQuantity as error:
             _LOG.warning("pod counts as taking nothing", extra={"pod": pod.key, "problem": str(error)})
             self._asked[uid] = {}
+        self._guests[uid] = guest_of(pod)
+        if nominated := _nominated(pod):
+            self._nominated[nominated].add(uid)
+            self._touch(nominated)
         owner = gang_of(pod)
         if owner is not None:
             self._gangs[owner.uid][uid] = pod
@@ -238,7 +308,10 @@ class World:
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
-        del self._asked[uid]
+        del self._asked[uid], self._guests[uid]
+        if nominated := _nominated(pod):
+            self._nominated[nominated].discard(uid)
+            self._touch(nominated)
         self._bound.get(pod.spec.node_name, set()).discard(uid)
         self._uses.pop(pod.spec.node_name, None)
         owner = gang_of(pod)
@@ -292,6 +365,8 @@ class World:
             old, new = self._views.get(name), self._view(name)
             self._count(old, -1)
             self._count(new, 1)
+            if old is None or new is None or old.place != new.place:
+                self._atlas = Atlas()
             if new is not None:
                 self._views[name] = new
             elif old is not None:
@@ -309,7 +384,23 @@ class World:
         body = self._bodies.get(name)
         if body is None:
             return None
-        return view(body, self._health.get(name), self._uses_of(name), self._holds(name), self._rules)
+        company = Company(
+            guests=self._guests_of(name),
+            suspect=suspicion(body.domains, self._suspects) if self._suspects else "",
+            closure=self._blackholes.closure(name),
+        )
+        return view(body, self._health.get(name), self._uses_of(name), self._holds(name), self._rules, company)
+
+    def _guests_of(self, name: str) -> tuple[Guest, ...]:
+        uids = {*self._bound.get(name, ()), *self._coming(name)}
+        return tuple(self._guests[uid] for uid in sorted(uids))
+
+    def _coming(self, name: str) -> Iterator[str]:
+        """Yield the UIDs of unbound pods that are planned or nominated for the node."""
+        for uid in (*self._planned.get(name, ()), *self._nominated.get(name, ())):
+            pod = self._pods.get(uid)
+            if pod is not None and not pod.spec.node_name and not gone(pod):
+                yield uid
 
     def _uses_of(self, name: str) -> dict[str, Amounts]:
         uses = self._uses.get(name)
@@ -323,13 +414,18 @@ class World:
 
     def _holds(self, name: str) -> dict[str, Amounts]:
         holds: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for pod_uid, job_uid in self._planned.get(name, {}).items():
-            pod = self._pods.get(pod_uid)
-            if pod is not None and not pod.spec.node_name and not gone(pod):
-                holds[job_uid].update(self._asked[pod_uid])
+        planned = self._planned.get(name, {})
+        for pod_uid in dict.fromkeys(self._coming(name)):
+            job_uid = planned.get(pod_uid) or self._guests[pod_uid].gang or pod_uid
+            holds[job_uid].update(self._asked[pod_uid])
         for job_uid, amounts in self._reserved.get(name, {}).items():
             holds[job_uid].update(amounts)
         return dict(holds)
+
+
+def _nominated(pod: Pod) -> str:
+    """Return the node that preemption makes room on for a pod that is not there yet, empty without one."""
+    return "" if pod.spec.node_name or gone(pod) else pod.status.nominated_node_name
 
 
 def _name(old: Node | GPUNode | None, new: Node | GPUNode | None) -> str:
