@@ -18,6 +18,7 @@ from outrider.kube.wire import key_of
 _LOG: Final = logging.getLogger(__name__)
 _BACKOFF_BASE_SECONDS: Final = 0.5
 _BACKOFF_CAP_SECONDS: Final = 10.0  # how late an outage's end may be noticed
+_AT_ONCE: Final = 100  # objects of a list that are taken in one go: some milliseconds
 _STEADY_SECONDS: Final = 10.0  # a stream that lived this long was no failure, however it ended
 
 
@@ -105,18 +106,19 @@ class Informer(Generic[T]):
     async def _follow(self) -> None:
         """List where nothing is known yet, then apply one stream of changes to its end."""
         if not self._version:
-            self._replace_all(await self._client.list(self._kind, self._selector))
+            await self._replace_all(await self._client.list(self._kind, self._selector))
         async with aclosing(self._client.watch(self._kind, self._version, self._selector)) as stream:
             async for event in stream:
                 self._heard = self._clock()
                 self._apply(event)
 
-    def _replace_all(self, page: Page[T]) -> None:
+    async def _replace_all(self, page: Page[T]) -> None:
         fresh = {key_of(item.metadata): item for item in page.items}
-        for key in self._items.keys() - fresh.keys():  # deleted while we were not watching
-            self._set(key, None)
-        for key, item in fresh.items():
+        gone = dict.fromkeys(self._items.keys() - fresh.keys())  # deleted while we were not watching
+        for count, (key, item) in enumerate([*gone.items(), *fresh.items()]):
             self._set(key, item)
+            if count % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)  # who shares the loop must not wait for a whole cluster
         self._invalid = dict(page.invalid)
         self._version = page.resource_version
         self._heard = self._clock()

@@ -1,6 +1,7 @@
 """The kinds that Outrider reads and writes: their REST paths and the structs they decode to."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -38,7 +39,11 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """A REST resource and the struct that its objects decode to."""
+    """A REST resource and the struct that its objects decode to.
+
+    ``keep`` thins out each object of a list or watch as soon as it is decoded, so that a large cluster is never in
+    memory as a whole.
+    """
 
     struct: type[T]
     plural: str
@@ -47,6 +52,7 @@ class Kind(Generic[T]):
     namespaced: bool = True
     called: str = ""
     """The kind's name, where the struct has another because several groups have a kind of that name."""
+    keep: Callable[[T], T] | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -130,8 +136,8 @@ OPTIONAL_OWNERS: Final[tuple[tuple[Kind[Any], ...], ...]] = (
     (KAI_PODGROUPS,),
     (VOLCANO_PODGROUPS,),
 )
-_KINDS_OF_OWNERS: Final = {
-    kind.struct: kind for versions in ((JOBS,), (STATEFULSETS,), *OPTIONAL_OWNERS) for kind in reversed(versions)
+_KINDS_OF_OWNERS: Final[Mapping[type[Owner], Kind[Any]]] = {
+    kind.struct: kind for kind in (JOBS, STATEFULSETS, *(versions[0] for versions in OPTIONAL_OWNERS))
 }
 
 

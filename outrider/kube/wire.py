@@ -82,7 +82,7 @@ def decode_list(kind: Kind[T], body: bytes) -> Chunk[T]:
     decoder = msgspec.json.Decoder(kind.struct)
     for raw in answer.items or ():
         try:
-            chunk.items.append(decoder.decode(raw))
+            chunk.items.append(_kept(kind, decoder.decode(raw)))
         except _UNDECODABLE as error:
             chunk.invalid[key_of(_report(kind, raw, error))] = str(error)
     return chunk
@@ -100,11 +100,15 @@ def decode_line(kind: Kind[T], line: bytes) -> WatchEvent[T]:
     if kind_of_event is EventType.BOOKMARK:
         return WatchEvent(kind_of_event, _metadata(event.object))
     try:
-        decoded = msgspec.json.decode(event.object, type=kind.struct)
+        decoded = _kept(kind, msgspec.json.decode(event.object, type=kind.struct))
     except _UNDECODABLE as error:
         metadata = _report(kind, event.object, error)
         return WatchEvent(EventType.INVALID, metadata, problem=str(error))
     return WatchEvent(kind_of_event, decoded.metadata, decoded)
+
+
+def _kept(kind: Kind[T], decoded: T) -> T:
+    return kind.keep(decoded) if kind.keep else decoded
 
 
 def _report(kind: Kind[T], raw: msgspec.Raw, error: Exception) -> ObjectMeta:

@@ -7,7 +7,7 @@ import msgspec
 
 from outrider.api import reasons
 from outrider.api.core import Pod, Toleration
-from outrider.workloads import GPU, gang_of, requests_of
+from outrider.workloads import gang_of, is_gpu, requests_of
 from scheduler_plugin.cluster.members import managed
 from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot
@@ -38,18 +38,30 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """What matters of a pod: ``gpus`` in thousandths, its job where the planner places it."""
+    """What matters of a pod: ``gpus`` in thousandths by GPU resource, its job where the planner places it.
 
-    gpus: int
+    ``holder`` is the name under which nodes may already hold room for it.
+    """
+
+    gpus: Mapping[str, int]
     needs_gpu: bool
     tolerations: Sequence[Toleration] = ()
     job_uid: str = ""
     pod_uid: str = ""
 
+    @property
+    def holder(self) -> str:
+        """The job's UID, or that of a pod on its own."""
+        return self.job_uid or self.pod_uid
 
-def ask_of(pod: Pod) -> Ask:
-    """Return what the pod asks for. Raises BadQuantity."""
-    gpus = requests_of(pod).get(GPU, 0)
+
+def ask_of(pod: Pod, snapshot: Snapshot) -> Ask:
+    """Return what the pod asks for. Raises BadQuantity.
+
+    Claims of dynamic resource allocation count as GPUs of unknown number: such a pod needs healthy hardware, and the
+    scheduler itself counts devices.
+    """
+    gpus = {name: amount for name, amount in requests_of(pod).items() if is_gpu(name, snapshot.gpu_resources)}
     owner = gang_of(pod) if managed(pod) else None
     needs_gpu = bool(gpus or pod.spec.resource_claims)
     return Ask(gpus, needs_gpu, pod.spec.tolerations, owner.uid if owner else "", pod.metadata.uid)
@@ -61,7 +73,7 @@ def decide(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -> De
     A pod that needs no GPU is none of our business. A gang's pod may use the node that its plan says, or the spare
     that stands in for it; any other pod may use healthy nodes, outside what is held for planned gangs.
     """
-    ask = ask_of(pod)
+    ask = ask_of(pod, snapshot)
     if not ask.needs_gpu:
         return Decision(list(names), {}, {})
     if ask.job_uid:
@@ -70,26 +82,40 @@ def decide(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -> De
 
 
 def _single(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> Decision:
-    nodes, gpus = snapshot.nodes, ask.gpus
+    nodes, asked = snapshot.nodes, tuple(ask.gpus.items())
+    resource, amount = asked[0] if asked else ("", 0)
     decision = Decision([], {}, {})
     for name in names:
         view = nodes.get(name)
-        if view is not None and view.usable_until >= now and gpus <= view.spare_gpus:
+        # The quick way first: kube-scheduler may ask about thousands of nodes, pod by pod.
+        if (
+            view is not None
+            and view.usable_until >= now
+            and view.gpu_room.get(resource, 0) >= amount
+            and (len(asked) < 2 or _covers(view.gpu_room, ask))
+        ):
             decision.allowed.append(name)
+        elif reason := refusal(ask, view, now):
+            decision.refuse(name, reason)
         else:
-            decision.refuse(name, _refusal(ask, view, now))
+            decision.allowed.append(name)
     return decision
 
 
-def _refusal(ask: Ask, view: NodeView | None, now: float) -> str:
+def refusal(ask: Ask, view: NodeView | None, now: float) -> str:
     """Return why the node is refused, empty where it is not."""
     if view is None:
         return reasons.NODE_NOT_SEEN
-    if refusal := view.refusal(now):
-        return refusal
-    if ask.gpus > view.free_gpus:
+    if view.usable_until < now:
+        return view.refusal(now)
+    if not _covers(view.free, ask):
         return reasons.NODE_NO_GPU
-    return reasons.NODE_RESERVED if ask.gpus > view.free_gpus - view.held_for_others(ask.job_uid, GPU) else ""
+    left = {name: view.free.get(name, 0) - view.held_for_others(ask.holder, name) for name in ask.gpus}
+    return "" if _covers(left, ask) else reasons.NODE_RESERVED
+
+
+def _covers(amounts: Mapping[str, int], ask: Ask) -> bool:
+    return all(amounts.get(name, 0) >= amount for name, amount in ask.gpus.items())
 
 
 def _member(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> Decision:
@@ -99,8 +125,8 @@ def _member(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> D
     target = target_of(plan, ask, snapshot.nodes, now)
     decision = Decision([], {}, dict.fromkeys((name for name in names if name != target), reasons.NODE_NOT_PLANNED))
     if target in names:
-        refusal = _refusal(ask, snapshot.nodes.get(target), now)
-        decision.refuse(target, refusal) if refusal else decision.allowed.append(target)
+        reason = refusal(ask, snapshot.nodes.get(target), now)
+        decision.refuse(target, reason) if reason else decision.allowed.append(target)
     return decision
 
 

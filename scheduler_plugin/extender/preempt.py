@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 from outrider.api.core import Pod
-from outrider.workloads import GPU
 from scheduler_plugin.cluster.snapshot import Snapshot
-from scheduler_plugin.extender.decide import ask_of, target_of
+from scheduler_plugin.extender.decide import Ask, ask_of, target_of
 from scheduler_plugin.extender.wire import MetaVictims
 
 
@@ -16,7 +15,7 @@ def preempt(pod: Pod, candidates: Mapping[str, MetaVictims], snapshot: Snapshot,
     would free, candidates without a victim (nothing to gain: filter refused them for a reason of ours), and those
     that would kill one rank of a gang and so stop all of it.
     """
-    ask = ask_of(pod)
+    ask = ask_of(pod, snapshot)
     if not ask.needs_gpu:
         return {name: victims for name, victims in candidates.items() if victims.pods}
     plan = snapshot.plan_of(ask.job_uid) if ask.job_uid else None
@@ -27,13 +26,16 @@ def preempt(pod: Pod, candidates: Mapping[str, MetaVictims], snapshot: Snapshot,
         for name, victims in candidates.items()
         if victims.pods
         and (name == target if ask.job_uid else True)
-        and _allowed(name, ask.gpus, ask.job_uid, snapshot, now)
+        and _allowed(name, ask, snapshot, now)
         and ranked.isdisjoint(victim.uid for victim in victims.pods)
     }
 
 
-def _allowed(name: str, gpus: int, job_uid: str, snapshot: Snapshot, now: float) -> bool:
+def _allowed(name: str, ask: Ask, snapshot: Snapshot, now: float) -> bool:
     view = snapshot.nodes.get(name)
     if view is None or view.refusal(now):
         return False
-    return gpus <= view.gpus - view.held_for_others(job_uid, GPU)
+    return all(
+        amount <= view.allocatable.get(resource, 0) - view.held_for_others(ask.holder, resource)
+        for resource, amount in ask.gpus.items()
+    )

@@ -19,7 +19,7 @@ def prioritize(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -
     A planned pod gets its planned node. Others get healthy nodes that are already in use, under leaves that are, so
     that whole nodes and leaves stay free for gangs. A name that is not known scores 0.
     """
-    ask = ask_of(pod)
+    ask = ask_of(pod, snapshot)
     plan = snapshot.plan_of(ask.job_uid) if ask.job_uid else None
     if plan is not None and ask.pod_uid in plan.ranks:
         target = target_of(plan, ask, snapshot.nodes, now)
