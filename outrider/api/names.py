@@ -63,6 +63,7 @@ WEBHOOK_LEASE: Final = "outrider-webhook"
 # Objects of the chart that others look up
 RELEASE_NAMESPACE: Final = "outrider-system"  # where the chart is installed unless someone chose otherwise
 REMEDIATION_CONFIG: Final = "outrider-remediation"  # ConfigMap
+SCHEDULER_CONFIG: Final = "outrider-scheduler"  # ConfigMap
 WEBHOOK_CONFIGURATION: Final = "outrider-webhook"
 WEBHOOK_SERVICE: Final = "outrider-webhook"
 WEBHOOK_SECRET: Final = "outrider-webhook-tls"  # noqa: S105 - the name of a Secret, not a secret
