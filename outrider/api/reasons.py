@@ -22,6 +22,9 @@ DEVICE_UNTAINTED: Final = "DeviceUntainted"
 GANG_PLANNED: Final = "GangPlanned"
 GANG_WAITING: Final = "GangWaiting"
 RANK_REPLACED: Final = "RankReplaced"
+GANG_RELEASED: Final = "GangReleased"  # a plan that did not bind was given up: the pods are evicted and made anew
+GANG_PREEMPTED: Final = "GangPreempted"  # evicted whole, for a gang of higher priority
+GANG_PREEMPTING: Final = "GangPreempting"
 REMEDIATION_STARTED: Final = "RemediationStarted"
 CHECKPOINT_REQUESTED: Final = "CheckpointRequested"
 CHECKPOINT_ACKNOWLEDGED: Final = "CheckpointAcknowledged"
@@ -56,3 +59,4 @@ NODE_SUSPECT: Final = "in a suspect domain"
 
 # Condition of Outrider's own resources
 ACCEPTED: Final = "Accepted"
+PLANNED: Final = "Planned"  # of a GangPlacement: its pods have nodes

@@ -53,6 +53,7 @@ def _view(view: NodeView, holding: frozenset[str], using: Collection[str]) -> No
         free_gpus=sum(free[name] for name in room),
         spare_gpus=sum(room.values()),
         gpu_room=room,
+        guests=tuple(one for one in view.guests if one.gang not in using),
     )
 
 

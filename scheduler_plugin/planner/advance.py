@@ -4,33 +4,48 @@ Every call starts from what the API server holds, so a planner that died at any 
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from outrider.api.core import Pod
-from outrider.api.gangplacement import GangPlacementStatus, PlacementState, RankAssignment, RejectedAlternative
+from outrider.api.gangplacement import (
+    GangPlacementStatus,
+    PlacementState,
+    RankAssignment,
+    RejectedAlternative,
+    Reservation,
+    Victim,
+)
 from outrider.api.meta import MESSAGE_MAX
 from outrider.api.times import parse_rfc3339, rfc3339
-from outrider.topology.domains import Path, common
+from outrider.api.why import WaitReason, Why
+from outrider.words import plural
 from outrider.workloads import gated
-from scheduler_plugin.cluster.members import GangState
+from scheduler_plugin.cluster.members import GangState, Member
+from scheduler_plugin.cluster.reservations import reservations, seats
 from scheduler_plugin.cluster.snapshot import Snapshot
-from scheduler_plugin.placing.domains import label
+from scheduler_plugin.placing.explain import missing
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
-from scheduler_plugin.placing.plan import plan
-from scheduler_plugin.placing.replacing import replace
 from scheduler_plugin.placing.spares import spares_for
-from scheduler_plugin.planner.case import DID_NOT_BIND, Case, case_of, expired
+from scheduler_plugin.placing.wording import sentence
+from scheduler_plugin.planner import statuses
+from scheduler_plugin.planner.backfill import reserve
+from scheduler_plugin.planner.case import DID_NOT_BIND, Case, case_of
+from scheduler_plugin.planner.fitting import beside, first_in_line, fit, most
+from scheduler_plugin.planner.preempting import Choice, Losses, choose, may_preempt, remaining
+from scheduler_plugin.planner.retry import hopeless, pause_seconds, released
 from scheduler_plugin.rules import Rules
 
-_RECHECK_SECONDS = 5.0  # how soon a plan past its time is looked at again, until kube-scheduler has tried it
+_RECHECK_SECONDS: Final = 5.0  # how soon a plan past its time is looked at again, until kube-scheduler has tried it
 
 
 class Advance(msgspec.Struct, frozen=True):
     """The next step. ``status`` is to be written first; then pods are released to the scheduler, evicted, told why.
 
     ``release`` has for each gated pod the nodes it may use, planned one first; ``wake`` the pods without a gate that
-    kube-scheduler may have put aside; ``moved`` the ranks that got a new place beside a gang that runs.
+    kube-scheduler may have put aside; ``moved`` the ranks that got a new place beside a gang that runs; ``displace``
+    the gangs to evict whole. ``asks_losses`` says that ``losses`` would tell whether some should be.
     ``again_seconds`` asks for another look.
     """
 
@@ -40,115 +55,211 @@ class Advance(msgspec.Struct, frozen=True):
     release: tuple[tuple[Pod, tuple[str, ...]], ...] = ()
     wake: tuple[Pod, ...] = ()
     evict: tuple[Pod, ...] = ()
+    displace: tuple[Victim, ...] = ()
     waiting: tuple[Pod, ...] = ()
     message: str = ""
     moved: tuple[RankAssignment, ...] = ()
+    asks_losses: bool = False
     again_seconds: float | None = None
 
 
-def advance(gang: GangState, snapshot: Snapshot, rules: Rules, now: float) -> Advance:
-    """Return the gang's next step at ``now`` (seconds since 1970). Raises BadQuantity."""
+def advance(gang: GangState, snapshot: Snapshot, rules: Rules, now: float, losses: Losses | None = None) -> Advance:
+    """Return the gang's next step at ``now`` (seconds since 1970). Raises BadQuantity.
+
+    ``losses`` (seconds of training since the last checkpoint, by pod UID) are needed only where a step asks for them.
+    """
     case = case_of(gang, snapshot, rules, now)
-    if not case.newcomers and not case.strays:
+    if case.resting:
+        return _rest(case)
+    if case.settled:
         return _settled(case) if not case.unbound else _release(case)
     if case.owner_pending:
         return Advance("waiting", message=case.size.unknown, again_seconds=1.0)
-    if not case.fresh or case.size.unknown:
-        return _join(case)
-    if case.size.pods > len(gang.pods):
-        return _incomplete(case)
-    return _whole(case)
+    if case.prelude:
+        return _join(case, case.prelude)
+    if not case.fresh or case.size.unknown or case.growing:
+        return _join(case, case.newcomers + case.strays)
+    return _incomplete(case) if case.short else _whole(case, losses)
+
+
+def _rest(case: Case) -> Advance:
+    """Wait before the next plan; what the last one released goes, so that its nodes are free for others."""
+    pause = pause_seconds(
+        case.gang.job.uid, case.status.attempts, case.rules.retry_seconds, case.rules.retry_cap_seconds
+    )
+    evict = released(case, before=case.now + case.resting - pause)
+    fresh = tuple(pod for pod in case.unbound if gated(pod))
+    return Advance(
+        "waiting", case.seats, evict=evict, waiting=fresh, message=case.status.message, again_seconds=case.resting
+    )
 
 
 def _incomplete(case: Case) -> Advance:
     """Wait for the members that are missing; say so once their controller should have made them."""
-    message = f"{len(case.gang.pods)} of {case.size.pods} pods exist; the gang is placed once all do"
+    why = missing(case.present, case.size.least, case.notes)
     if case.assembling:
-        return Advance("waiting", case.seats, message=message, again_seconds=1.0)
-    return _waiting(case, case.unbound, _unplaced(case, message), message)
+        return Advance("waiting", case.seats, message=sentence(why), again_seconds=1.0)
+    said = statuses.waiting(case, sentence(why), why=why)
+    return _waiting(case, case.unbound, said, said.message)
 
 
-def _whole(case: Case) -> Advance:
-    """Place the whole gang or nothing of it."""
-    result = plan(case.ask(case.unbound), case.snapshot, case.gang.policy.spares, case.now)
+def _whole(case: Case, losses: Losses | None) -> Advance:
+    """Place the whole gang or nothing of it; of an elastic one, as many as fit."""
+    fresh = [pod for pod in case.core if not pod.spec.node_name]
+    members = (*case.members(fresh), *case.to_come)
+    result = fit(case, members, case.gang.policy.spares)
     if isinstance(result, Refusal):
-        said = _unplaced(case, result.message, result.rejected)
-        return _waiting(case, case.unbound, said, result.message)
-    ranks = [case.seat(pod, result.nodes[pod.metadata.uid]) for pod in case.unbound]
-    return _planned(case, ranks, result)
+        fewer = most(case, members, case.size.min, case.gang.policy.spares) if case.size.min else None
+        if fewer is None:
+            return _held_back(case, members, result, losses)
+        result = fewer
+    placed = {pod.metadata.uid for pod in fresh}
+    ranks = [rank for rank in case.kept() if rank.pod_uid not in placed and rank.pod_uid in case.ranks]
+    ranks += [case.seat(pod, node) for pod in fresh if (node := result.nodes.get(pod.metadata.uid))]
+    left = tuple(pod for pod in fresh if pod.metadata.uid not in result.nodes)
+    advanced = _planned(case, ranks, result, reservations(case.to_come, result.nodes))
+    return msgspec.structs.replace(advanced, waiting=left)
 
 
-def _unplaced(case: Case, message: str, rejected: Sequence[RejectedAlternative] = ()) -> GangPlacementStatus:
-    return GangPlacementStatus(
-        revision=case.status.revision, message=message, rejected=list(rejected), traceparent=case.traceparent
+def _held_back(case: Case, members: Sequence[Member], refused: Refusal, losses: Losses | None) -> Advance:
+    """Nothing fits: hold the nodes that the gang will get, or have others make room, and say why it waits."""
+    needed = sorted(members, key=lambda one: one.rank)[: case.size.min or len(members)]
+    displacing = may_preempt(case)
+    choice = choose(case, needed, losses) if displacing and losses is not None else None
+    held = reservations(needed, choice.nodes) if choice else reserve(case, needed)
+    victims = _victims(case, choice, held)
+    why = _why(case, members, refused)
+    message = "; ".join((sentence(why) if why else refused.message, *_held_words(case, held, victims)))
+    said = statuses.waiting(case, message, why=why, rejected=refused.rejected, held=held, preempting=victims)
+    waiting = _waiting(case, case.unbound, said, said.message)
+    asks = displacing and losses is None
+    return msgspec.structs.replace(
+        waiting, displace=victims, asks_losses=asks, again_seconds=_RECHECK_SECONDS if victims else None
     )
 
 
-def _join(case: Case) -> Advance:
-    """Place what is new or lost beside the pods that stay."""
-    seeking = case.newcomers + case.strays
+def _victims(case: Case, choice: Choice | None, held: Sequence[Reservation]) -> tuple[Victim, ...]:
+    """Return the gangs that make room: those just chosen, or those on record while their nodes are still wanted."""
+    if choice is not None:
+        return choice.victims
+    return remaining(case.snapshot, case.status.preempting) if list(held) == case.status.reservations else ()
+
+
+def _why(case: Case, members: Sequence[Member], refused: Refusal) -> Why | None:
+    ahead = first_in_line(case, members)
+    if refused.why is None:
+        return None
+    notes = [*refused.why.notes, *case.notes]
+    if not ahead:
+        return msgspec.structs.replace(refused.why, notes=notes)
+    return msgspec.structs.replace(refused.why, reason=WaitReason.BEHIND, ends=list(ahead), notes=notes)
+
+
+def _held_words(case: Case, held: Sequence[Reservation], victims: Sequence[Victim]) -> tuple[str, ...]:
+    nodes = {node for one in held for node in one.nodes}
+    free = sum(not view.uses for name in nodes if (view := case.snapshot.nodes.get(name)))
+    said = (f"{plural(len(nodes), 'node')} held for it, {free} of them empty",) if nodes else ()
+    names = ", ".join(f"{one.job_kind} {one.namespace}/{one.job_name}" for one in victims[:3])
+    more = f" and {len(victims) - 3} more" if len(victims) > 3 else ""
+    return (*said, f"evicting {names}{more} for it") if victims else said
+
+
+def _join(case: Case, seeking: Sequence[Pod]) -> Advance:
+    """Place what is new or lost beside the pods that stay; lost seats of pods to come as well."""
     kept = case.kept(case.strays)
     survivors = [rank.node for rank in kept if rank.pod_uid in case.ranks]
-    before = {rank.rank: rank.node for rank in case.old.values()}
-    asked = case.ask(seeking)
-    wishes = {one.uid: [before.get(one.rank, ""), *case.status.spares] for one in asked.members}
-    result = replace(asked, survivors, wishes, case.snapshot, case.now)
-    evict = _evictable(case, asked, result, survivors)
+    asked = case.gang_of((*case.members(seeking), *case.lost_seats))
+    result = beside(case, asked, survivors, _wishes(case, asked))
+    left = tuple(pod for pod in seeking if isinstance(result, Refusal) or pod.metadata.uid not in result.nodes)
+    evict = _evictable(case, left, asked, survivors)
+    if left and not evict and hopeless(case):
+        return _give_up(case, left, result)
+    held = _seats(case, result)
     if isinstance(result, Refusal):
-        message = _alone(case, result.message)
-        have = f"{len(kept)} of {len(kept) + len(seeking)} ranks have their nodes"
-        told = f"{have}; the rest waits: {message}"[:MESSAGE_MAX]
-        said = msgspec.structs.replace(case.status, message=told)
-        return msgspec.structs.replace(_waiting(case, seeking, said, message), evict=evict)
+        return _unjoined(case, kept, seeking, result, evict)
     joined = [case.seat(pod, node) for pod in seeking if (node := result.nodes.get(pod.metadata.uid))]
     taken = {rank.rank for rank in joined}
     ranks = [rank for rank in kept if rank.rank not in taken] + joined
+    nodes = {rank.node for rank in ranks} | {node for one in held for node in one.nodes}
     complete = msgspec.structs.replace(
         result,
-        spares=spares_for(asked, {rank.node for rank in ranks}, case.snapshot, case.gang.policy.spares, case.now),
-        rejected=tuple(RejectedAlternative(domain=node, reason=DID_NOT_BIND) for node in sorted(case.excluded)),
+        spares=spares_for(asked, nodes, case.snapshot, case.gang.policy.spares, case.now),
+        rejected=_tried(case),
     )
-    left = tuple(pod for pod in seeking if pod.metadata.uid not in result.nodes)
-    return msgspec.structs.replace(_planned(case, ranks, complete), evict=evict, waiting=left, moved=tuple(joined))
+    advanced = _planned(case, ranks, complete, held)
+    return msgspec.structs.replace(advanced, evict=evict, waiting=left, moved=tuple(joined))
 
 
-def _alone(case: Case, message: str) -> str:
-    return f"{message}; placed as single pods, since {case.size.unknown}" if case.size.unknown else message
+def _wishes(case: Case, asked: Gang) -> dict[str, Sequence[str]]:
+    """Return the nodes that each member should get: its seat, the node its rank had before, the spares."""
+    before = {rank.rank: rank.node for rank in case.old.values()} | seats(case.status)
+    return {one.uid: [before.get(one.rank, ""), *case.status.spares] for one in asked.members}
 
 
-def _evictable(case: Case, asked: Gang, result: Placement | Refusal, survivors: Sequence[str]) -> tuple[Pod, ...]:
+def _seats(case: Case, result: Placement | Refusal) -> list[Reservation]:
+    """Return what is held for pods to come: their old seats, and new ones for those lost."""
+    held = seats(case.status)
+    lost = {one.uid for one in case.lost_seats}
+    nodes = {one.uid: held[one.rank] for one in case.to_come if one.uid not in lost}
+    found = result.nodes if isinstance(result, Placement) else {}
+    return reservations(case.to_come, nodes | {uid: found[uid] for uid in lost & found.keys()})
+
+
+def _unjoined(
+    case: Case, kept: Sequence[RankAssignment], seeking: Sequence[Pod], refused: Refusal, evict: tuple[Pod, ...]
+) -> Advance:
+    """Say what waits; the rest of the plan holds, and what of it is not yet released is."""
+    message = statuses.alone(case, refused.message)
+    total = len(kept) + len(seeking)
+    told = f"{len(kept)} of {total} ranks have their nodes; the rest waits: {message}"[:MESSAGE_MAX]
+    said = msgspec.structs.replace(case.status, message=told, why=refused.why, priority=case.priority)
+    going_on = _deliver(case, msgspec.structs.replace(said, ranks=list(kept)), _RECHECK_SECONDS)
+    waiting = _waiting(case, seeking, said, message)
+    return msgspec.structs.replace(waiting, evict=evict, release=going_on.release, wake=going_on.wake)
+
+
+def _evictable(case: Case, left: Sequence[Pod], asked: Gang, survivors: Sequence[str]) -> tuple[Pod, ...]:
     """Return released pods that are pinned to lost nodes while a new pod of their rank would find a place."""
-    placed = result.nodes if isinstance(result, Placement) else {}
-    stuck = [pod for pod in case.strays if not gated(pod) and pod.metadata.uid not in placed]
+    strays = {pod.metadata.uid for pod in case.strays}
+    stuck = [pod for pod in left if pod.metadata.uid in strays and not gated(pod) and pod.metadata.controller()]
     if not stuck:
         return ()
     uids = {pod.metadata.uid for pod in stuck}
     unpinned = tuple(msgspec.structs.replace(one, affinity={}) for one in asked.members if one.uid in uids)
-    elsewhere = replace(msgspec.structs.replace(asked, members=unpinned), survivors, {}, case.snapshot, case.now)
+    elsewhere = beside(case, msgspec.structs.replace(asked, members=unpinned), survivors, {})
     found = elsewhere.nodes if isinstance(elsewhere, Placement) else {}
     return tuple(pod for pod in stuck if pod.metadata.uid in found)
 
 
-def _planned(case: Case, ranks: Sequence[RankAssignment], result: Placement) -> Advance:
-    domain = _domain(case, ranks)
-    status = GangPlacementStatus(
-        state=PlacementState.PLANNED,
-        revision=case.status.revision + 1,
-        message=_alone(case, _summary(case, ranks, result.spares, domain)),
-        domain=label(domain),
-        ranks=sorted(ranks, key=lambda rank: rank.rank),
-        spares=list(result.spares),
-        rejected=list(result.rejected),
-        expires_at=rfc3339(case.now + case.rules.plan_seconds),
-        traceparent=case.traceparent,
+def _give_up(case: Case, left: Sequence[Pod], result: Placement | Refusal) -> Advance:
+    """Release the whole gang: nothing of it works, and it can't be completed where it is."""
+    attempts = case.status.attempts + 1
+    pause = pause_seconds(case.gang.job.uid, attempts, case.rules.retry_seconds, case.rules.retry_cap_seconds)
+    why = result.why if isinstance(result, Refusal) else None
+    message = (
+        f"{plural(len(left), 'pod')} could not start where planned, so the whole gang was released after"
+        f" {plural(attempts, 'attempt')}; it is planned again in {pause:.0f} s, on other nodes if it can"
     )
+    said = msgspec.structs.replace(
+        statuses.waiting(case, message, why=why), attempts=attempts, retry_at=rfc3339(case.now + pause)
+    )
+    waiting = _waiting(case, case.unbound, said, message)
+    return msgspec.structs.replace(waiting, evict=released(case, before=case.now), again_seconds=pause)
+
+
+def _tried(case: Case) -> tuple[RejectedAlternative, ...]:
+    return tuple(RejectedAlternative(domain=node, reason=DID_NOT_BIND) for node in sorted(case.excluded))
+
+
+def _planned(case: Case, ranks: Sequence[RankAssignment], result: Placement, held: Sequence[Reservation]) -> Advance:
+    status = statuses.with_condition(case, statuses.planned(case, ranks, result, held))
     return _deliver(case, status, case.rules.plan_seconds, written=status)
 
 
 def _release(case: Case) -> Advance:
     """Everything is planned, not all is bound: go on lifting gates where a planner before us stopped."""
     left = _RECHECK_SECONDS
-    if case.status.expires_at and not expired(case.status, case.now):
+    if case.status.expires_at and not case.expired:
         left = max(parse_rfc3339(case.status.expires_at) - case.now, 1.0)
     return _deliver(case, case.status, left)
 
@@ -171,35 +282,16 @@ def _deliver(
 
 def _settled(case: Case) -> Advance:
     """No pod is left to place: note it, with the nodes they really got."""
-    if case.gang.placement is None or not case.gang.pods:
+    if case.gang.placement is None or not case.gang.pods or case.status.state is PlacementState.WAITING:
         return Advance("settled", case.seats)
-    ranks = sorted(case.kept(), key=lambda rank: rank.rank)
-    running = msgspec.structs.replace(
-        case.status,
-        state=PlacementState.PLACED,
-        message=f"all {len(ranks)} ranks have their nodes",
-        ranks=ranks,
-        rejected=[one for one in case.status.rejected if one.reason != DID_NOT_BIND],
-        expires_at=None,
-    )
+    status = statuses.bound(case, case.kept(), _seats(case, Refusal("")))
+    running = statuses.with_condition(case, status)
     return Advance("settled", case.seats, None if running == case.status else running)
 
 
 def _waiting(case: Case, pods: Sequence[Pod], said: GangPlacementStatus, message: str) -> Advance:
-    """Nothing fits: say so. A gang that runs keeps its plan; one that does not holds no nodes while it waits."""
-    return Advance("waiting", case.seats, None if said == case.status else said, waiting=tuple(pods), message=message)
-
-
-def _summary(case: Case, ranks: Sequence[RankAssignment], spares: Sequence[str], domain: Path) -> str:
-    nodes = {rank.node for rank in ranks}
-    leaves = {view.place.path for name in nodes if (view := case.snapshot.nodes.get(name))}
-    spare = f"spare: {', '.join(spares)}" if spares else "no spare node is free"
-    return f"{len(ranks)} pods on {len(nodes)} nodes under {len(leaves)} leaves of {label(domain)}; {spare}"
-
-
-def _domain(case: Case, ranks: Sequence[RankAssignment]) -> Path:
-    """Return the smallest domain that holds all the ranks."""
-    paths = [view.place.path for rank in ranks if (view := case.snapshot.nodes.get(rank.node))]
-    if not paths:
-        return ()
-    return paths[0][: min(common(paths[0], path) for path in paths)]
+    """Return the step of a gang that waits; its status is written where it says something new."""
+    status = statuses.with_condition(case, said)
+    return Advance(
+        "waiting", case.seats, None if status == case.status else status, waiting=tuple(pods), message=message
+    )

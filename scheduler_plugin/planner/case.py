@@ -9,9 +9,12 @@ from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacementStatus, PlacementState, RankAssignment
 from outrider.api.names import TRACEPARENT_ANNOTATION
 from outrider.api.times import parse_rfc3339
-from outrider.workloads import Size, gated, rank_of, size_of
-from scheduler_plugin.cluster.members import GangState, gone, managed, member
+from outrider.workloads import BEFORE, Seat, Size, gated, rank_of, role_of, seats_of, size_of, stage_of, topology_ask
+from scheduler_plugin.cluster.members import GangState, Member, gone, managed, member, seat_member
+from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.reservations import seats
 from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.cluster.turns import Turn, priority_of, recorded, turn
 from scheduler_plugin.placing.gang import Gang
 from scheduler_plugin.placing.room import usable
 from scheduler_plugin.rules import LONGEST_SECONDS, Rules
@@ -25,7 +28,9 @@ class Case(msgspec.Struct, frozen=True):
     """What the next step of a gang depends on. ``pods`` are those to run, ``unbound`` those of them without a node.
 
     ``newcomers`` have no rank in the plan; ``strays`` have one, but their node is lost or refused them. ``old`` is the
-    plan by pod UID, ``ranks`` the rank of every pod. ``now`` is in seconds since 1970.
+    plan by pod UID, ``ranks`` the rank of every pod. ``to_come`` are the pods of a staged gang that its controller
+    makes once others are scheduled, and ``lost_seats`` those of them whose node is not theirs any more. ``now`` is in
+    seconds since 1970.
     """
 
     gang: GangState
@@ -40,27 +45,99 @@ class Case(msgspec.Struct, frozen=True):
     strays: list[Pod]
     old: Mapping[str, RankAssignment]
     ranks: Mapping[str, int]
+    to_come: tuple[Member, ...] = ()
+    lost_seats: tuple[Member, ...] = ()
+
+    @property
+    def core(self) -> list[Pod]:
+        """The pods that run together: without those that end before the gang starts."""
+        return [pod for pod in self.pods if stage_of(pod, self.gang.owner) != BEFORE]
+
+    @property
+    def prelude(self) -> list[Pod]:
+        """Pods without a place that end before the gang starts; each is placed on its own."""
+        return [pod for pod in self.newcomers if stage_of(pod, self.gang.owner) == BEFORE]
 
     @property
     def fresh(self) -> bool:
         """True while nothing of the gang was released: then it may be planned anew as a whole."""
-        bound = len(self.unbound) < len(self.pods)
-        return not bound and not any(pod.metadata.uid in self.old and not gated(pod) for pod in self.unbound)
+        return not any(pod.spec.node_name or (pod.metadata.uid in self.old and not gated(pod)) for pod in self.core)
+
+    @property
+    def running(self) -> bool:
+        """True once a pod of the gang has begun to work: from then on the others are worth keeping."""
+        return any(pod.status.phase in ("Running", "Succeeded") for pod in self.gang.pods)
+
+    @property
+    def growing(self) -> bool:
+        """True where an elastic gang has its plan, and pods beyond it wait for more room."""
+        return bool(self.size.min) and not self.strays and any(pod.metadata.uid in self.old for pod in self.core)
+
+    @property
+    def settled(self) -> bool:
+        """True where every pod has its place, and every pod to come its seat."""
+        return not (self.newcomers or self.strays or self.lost_seats)
+
+    @property
+    def short(self) -> int:
+        """Pods that must exist before the gang starts, and do not yet."""
+        least = self.size.pods if self.assembling else self.size.least
+        return max(least - self.present - len(self.to_come), 0)
+
+    @property
+    def present(self) -> int:
+        """Pods that exist, those that have done their work included."""
+        return sum(stage_of(pod, self.gang.owner) != BEFORE for pod in self.gang.pods)
+
+    @property
+    def resting(self) -> float:
+        """Seconds until the gang, whose last plan did not bind, is planned again; 0 where it may be at once."""
+        try:
+            left = parse_rfc3339(self.status.retry_at or "") - self.now
+        except ValueError:
+            return 0.0
+        return left if 0 < left <= LONGEST_SECONDS else 0.0
+
+    @property
+    def expired(self) -> bool:
+        """True where the plan's time to bind is over."""
+        return expired(self.status, self.now)
+
+    @property
+    def priority(self) -> int:
+        """The highest priority among the gang's pods."""
+        return priority_of(self.status, self.gang.pods)
+
+    @property
+    def turn(self) -> Turn:
+        """The gang's place in the queue."""
+        uid, patience = self.gang.job.uid, self.rules.patience_seconds
+        return turn(uid, self.status, self.gang.pods, patience, self.now)
 
     @property
     def seats(self) -> int:
         """Pods that run together: the job's own number, else those that are there."""
-        return max(self.size.pods, len(self.pods), 1)
+        return max(self.size.pods, len(self.pods) + len(self.to_come), 1)
 
     @property
     def owner_pending(self) -> bool:
         """True while the job that owns the pods may still arrive by its own watch."""
-        return self.gang.owner is None and any(_age(pod, self.now) < _OWNER_SECONDS for pod in self.unbound)
+        return (
+            self.gang.owner is None
+            and bool(self.size.unknown)
+            and any(_age(pod, self.now) < _OWNER_SECONDS for pod in self.unbound)
+        )
 
     @property
     def assembling(self) -> bool:
         """True while missing pods are no news: the controller is still creating them."""
         return any(_age(pod, self.now) < _ASSEMBLY_SECONDS for pod in self.unbound)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What in the pods, their owner or their annotations does not fit together, and what holds instead."""
+        _, problem = topology_ask(self.pods, self.gang.owner)
+        return tuple(note for note in (self.size.note, problem) if note)
 
     @property
     def traceparent(self) -> str:
@@ -76,10 +153,14 @@ class Case(msgspec.Struct, frozen=True):
             tried |= {self.old[pod.metadata.uid].node for pod in self.strays if _refused(pod)}
         return frozenset(tried)
 
-    def ask(self, pods: Sequence[Pod]) -> Gang:
+    def members(self, pods: Sequence[Pod]) -> tuple[Member, ...]:
         """Return pods as members to place. Raises BadQuantity."""
-        members = tuple(member(pod, self.ranks[pod.metadata.uid]) for pod in pods)
-        return Gang(self.gang.job.uid, members, self.excluded)
+        return tuple(member(pod, self.ranks[pod.metadata.uid], self.gang.owner) for pod in pods)
+
+    def gang_of(self, members: Sequence[Member]) -> Gang:
+        """Return what is asked of a plan for these members."""
+        ask, _ = topology_ask(self.pods, self.gang.owner)
+        return Gang(self.gang.job.uid, tuple(members), self.excluded, ask)
 
     def seat(self, pod: Pod, node: str) -> RankAssignment:
         """Return a pod's entry in the plan. Raises BadQuantity."""
@@ -102,26 +183,59 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def case_of(gang: GangState, snapshot: Snapshot, rules: Rules, now: float) -> Case:
-    """Return the gang's case at ``now`` (seconds since 1970)."""
+    """Return the gang's case at ``now`` (seconds since 1970). Raises BadQuantity."""
     status = gang.placement.status if gang.placement else GangPlacementStatus()
     pods = [pod for pod in gang.pods if managed(pod) and not gone(pod)]
     unbound = [pod for pod in pods if not pod.spec.node_name]
     planned = status.state is not PlacementState.WAITING
     old = {rank.pod_uid: rank for rank in status.ranks} if planned else {}
     known = [pod for pod in unbound if pod.metadata.uid in old]
-    return Case(
+    ranks = _ranks(gang, pods, old)
+    to_come = _to_come(gang, ranks)
+    case = Case(
         gang=gang,
         snapshot=snapshot,
         rules=rules,
         now=now,
-        size=size_of(gang.owner),
+        size=size_of(gang.owner, pods),
         status=status,
         pods=pods,
         unbound=unbound,
         newcomers=[pod for pod in unbound if pod.metadata.uid not in old],
-        strays=[pod for pod in known if _stray(pod, old[pod.metadata.uid].node, status, snapshot, now)],
+        strays=[],
         old=old,
-        ranks=_ranks(gang, pods, old),
+        ranks=ranks,
+        to_come=to_come,
+    )
+    strays = [pod for pod in known if _stray(case, pod, old[pod.metadata.uid].node)]
+    return msgspec.structs.replace(case, strays=strays, lost_seats=_lost(case) if planned else ())
+
+
+def _to_come(gang: GangState, ranks: Mapping[str, int]) -> tuple[Member, ...]:
+    """Return the members of a staged gang that its controller has not made yet."""
+    here = {*ranks.values(), *(rank_of(pod, gang.owner) for pod in gang.pods)}
+    wanted = [seat for seat in seats_of(gang.job, gang.owner) if seat.stage != BEFORE]
+    first = min((seat.stage for seat in wanted), default=0)
+    missing = [seat for seat in wanted if seat.rank not in here and seat.stage > first]
+    return tuple(seat_member(gang.job, _shaped(seat, gang.pods)) for seat in missing)
+
+
+def _shaped(seat: Seat, pods: Sequence[Pod]) -> Seat:
+    """Return the seat with the spec of a pod like it, where its controller does not tell what it will create."""
+    if seat.pod is not None or not pods:
+        return seat
+    alike = next((pod for pod in pods if role_of(pod) == seat.role), pods[-1])
+    bare = msgspec.structs.replace(alike.spec, affinity={}, node_name="")
+    return msgspec.structs.replace(seat, pod=bare)
+
+
+def _lost(case: Case) -> tuple[Member, ...]:
+    """Return the members to come whose seats no plan holds, or on nodes that can't take them."""
+    held = seats(case.status)
+    return tuple(
+        one
+        for one in case.to_come
+        if not usable(case.snapshot.nodes.get(held.get(one.rank, "")), one.tolerations, case.now)
     )
 
 
@@ -133,10 +247,33 @@ def expired(status: GangPlacementStatus, now: float) -> bool:
         return True
 
 
-def _stray(pod: Pod, node: str, status: GangPlacementStatus, snapshot: Snapshot, now: float) -> bool:
-    if not usable(snapshot.nodes.get(node), pod.spec.tolerations, now):
+def _stray(case: Case, pod: Pod, node: str) -> bool:
+    view = case.snapshot.nodes.get(node)
+    if view is None or not usable(view, pod.spec.tolerations, case.now):
         return True
-    return expired(status, now) and _refused(pod)
+    return _crowded(view, case) or (case.expired and _refused(pod))
+
+
+def _crowded(view: NodeView, case: Case) -> bool:
+    """Return whether the node has too few GPUs for what is planned there, and this gang's plan is to give way.
+
+    Two plans for one GPU are what is left of a leader that was stopped in the middle of a write.
+    """
+    mine, uid = view.holds.get(case.gang.job.uid, {}), case.gang.job.uid
+    first = [held for other, held in view.holds.items() if other != uid and _before(case, other)]
+    return any(
+        mine.get(name, 0) and sum(held.get(name, 0) for held in (mine, *first)) > view.free.get(name, 0)
+        for name in view.gpu_room
+    )
+
+
+def _before(case: Case, other: str) -> bool:
+    plan = case.snapshot.plan_of(other)
+    if plan is None:
+        return False
+    rules, status = case.rules, plan.placement.status
+    mine = recorded(case.gang.job.uid, case.status, rules.patience_seconds, case.now)
+    return recorded(other, status, rules.patience_seconds, case.now) < mine
 
 
 def _refused(pod: Pod) -> bool:

@@ -129,7 +129,7 @@ def make_pod(
 
 
 def make_job(name: str = "train", size: int = 3) -> Job:
-    spec = JobSpec(parallelism=size, completions=size)
+    spec = JobSpec(parallelism=size, completions=size, completion_mode="Indexed")
     return Job(metadata=ObjectMeta(name=name, namespace="ml", uid=f"job-{name}"), spec=spec)
 
 

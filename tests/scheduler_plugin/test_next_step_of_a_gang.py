@@ -69,13 +69,17 @@ def test_finished_and_leaving_pods_are_no_members() -> None:
     assert step([*pods[:2], leaving]).outcome == "waiting"
 
 
-def test_a_gang_that_does_not_fit_waits_whole_and_holds_nothing() -> None:
+def test_a_gang_that_does_not_fit_waits_whole_and_holds_the_nodes_it_will_get() -> None:
     busy = [make_pod(f"busy{number}", node=f"n{number}") for number in range(2)]
     advanced = step(gang_pods("train", 3), *busy)
     assert (advanced.outcome, advanced.release) == ("waiting", ())
     assert advanced.status is not None
     assert (advanced.status.state, advanced.status.ranks) == (PlacementState.WAITING, [])
-    assert advanced.message == "needs 3 nodes with 8 free GPUs; 2 healthy and free, 2 in use"
+    assert (
+        advanced.message
+        == "needs 3 nodes with 8 free GPUs; 2 healthy and free, 2 in use; 3 nodes held for it, 2 of them empty"
+    )
+    assert [(one.ranks, one.nodes) for one in advanced.status.reservations] == [([0, 1, 2], ["n0", "n2", "n3"])]
     assert len(advanced.waiting) == 3
 
 
@@ -203,7 +207,7 @@ def test_a_time_that_no_planner_wrote_counts_as_over(time: str | None) -> None:
 
 def test_pods_without_a_number_get_ranks_in_the_order_they_were_made() -> None:
     pods = [make_pod(f"train-{name}", job="train", age_seconds=age) for name, age in (("b", 9), ("a", 7), ("c", 8))]
-    job = Job(metadata=make_job().metadata, spec=JobSpec(parallelism=3))
+    job = Job(metadata=make_job().metadata, spec=JobSpec(parallelism=3, completion_mode="Indexed"))
     advanced = step(pods, job=job)
     assert advanced.status is not None
     assert [rank.pod for rank in advanced.status.ranks] == ["train-b", "train-c", "train-a"]

@@ -1,0 +1,120 @@
+"""Nodes that a waiting gang holds, so that smaller ones pass it only where they do not delay it. Pure.
+
+This is backfilling with a reservation (EASY: Lifka, "The ANL/IBM SP scheduling system", 1995). How long others will
+run is not known here, so the reservation names nodes instead of a time: what it names is not given to anyone behind,
+and all else is.
+"""
+
+from collections.abc import Sequence
+
+from outrider.api.gangplacement import Reservation
+from outrider.api.times import parse_rfc3339
+from outrider.workloads import gpus_in
+from scheduler_plugin.cluster.members import Member
+from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.reservations import reservations, reserved
+from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.cluster.whatif import LONE, users, without_gangs, without_holds
+from scheduler_plugin.placing.gang import Placement
+from scheduler_plugin.placing.plan import plan
+from scheduler_plugin.placing.room import eligible
+from scheduler_plugin.planner.case import Case
+from scheduler_plugin.planner.fitting import ahead_of, behind_of, holders
+
+
+def reserve(case: Case, members: Sequence[Member]) -> list[Reservation]:
+    """Return what the gang holds while it waits for nodes for ``members``: nothing where others come first.
+
+    Nodes once chosen are kept as long as they will do, so that what becomes free adds up.
+    """
+    if not members or not _allowed(case, members):
+        return []
+    if _still_good(case, members):
+        return case.status.reservations
+    placement = _once_free(case, members)
+    return [] if placement is None else reservations(members, placement.nodes)
+
+
+def _allowed(case: Case, members: Sequence[Member]) -> bool:
+    """Return whether so few gangs of this priority are ahead, and so few GPUs are held, that this one may hold some."""
+    plans = case.snapshot.plans
+    alike = [uid for uid in ahead_of(case) if (plans[uid].placement.status.priority or 0) == case.priority]
+    if len(alike) >= case.rules.reserving_gangs:
+        return False
+    total = sum(view.gpus for view in case.snapshot.nodes.values())
+    others = (uid for uid in holders(case.snapshot) if uid != case.gang.job.uid)
+    held = sum(
+        gpus_in(amounts, case.rules.gpu_resources)
+        for uid in others
+        for amounts in reserved(plans[uid].placement.status).values()
+    )
+    return held + sum(one.gpus for one in members) <= total * case.rules.reservation_percent / 100
+
+
+def _still_good(case: Case, members: Sequence[Member]) -> bool:
+    """Return whether the nodes on record still can take the members once they are free."""
+    held = case.status.reservations
+    nodes = {rank: node for one in held for rank, node in zip(one.ranks, one.nodes, strict=False)}
+    if set(nodes) != {one.rank for one in members}:
+        return False
+    if reservations(members, {one.uid: nodes[one.rank] for one in members}) != held:
+        return False
+    views = case.snapshot.nodes
+    if not all((view := views.get(nodes[one.rank])) and eligible(view, one, case.now) for one in members):
+        return False
+    firm = without_holds(case.snapshot, behind_of(case))
+    return all(_large_enough(firm.nodes[name], amounts, case) for name, amounts in reserved(case.status).items())
+
+
+def _large_enough(view: NodeView, amounts: dict[str, int], case: Case) -> bool:
+    """Return whether the node, empty but for what those ahead hold, has room for what is held there."""
+    uid = case.gang.job.uid
+    waiting = frozenset(holders(case.snapshot)) - {uid}
+    ahead = [held for other, held in view.holds.items() if other in waiting]
+    return all(
+        amount + sum(held.get(name, 0) for held in ahead) <= view.allocatable.get(name, 0)
+        for name, amount in amounts.items()
+    )
+
+
+def _once_free(case: Case, members: Sequence[Member]) -> Placement | None:
+    """Return the nodes that the gang gets once those that run have ended: as few of them as it takes."""
+    base = without_holds(case.snapshot, behind_of(case) | {case.gang.job.uid})
+    gangs = _by_age(case, base)
+    lone = sorted(users(base).get(LONE, ()))
+    asked = case.gang_of(members)
+
+    def once(count: int) -> Placement | None:
+        freed = without_gangs(base, gangs[:count], frozenset(lone[: max(count - len(gangs), 0)]))
+        result = plan(asked, freed, 0, case.now)
+        return result if isinstance(result, Placement) else None
+
+    high = len(gangs) + len(lone)
+    found, low = once(high), 0
+    while found is not None and low < high:
+        middle = (low + high) // 2
+        sooner = once(middle)
+        if sooner is None:
+            low = middle + 1
+        else:
+            found, high = sooner, middle
+    return found
+
+
+def _by_age(case: Case, snapshot: Snapshot) -> list[str]:
+    """Return the UIDs of the gangs that use or are about to use nodes, the oldest first, those not on record last.
+
+    Pods of no gang come after all of them, node by node: nothing tells when they end.
+    """
+    waiting = frozenset(holders(snapshot))
+    about = {uid for view in snapshot.nodes.values() for uid in view.holds if uid not in waiting}
+    running = {*users(snapshot), *about} - {case.gang.job.uid, LONE}
+    return sorted(running, key=lambda uid: (_since(snapshot, uid), uid))
+
+
+def _since(snapshot: Snapshot, uid: str) -> float:
+    known = snapshot.plans.get(uid)
+    try:
+        return parse_rfc3339((known.placement.metadata.creation_timestamp if known else "") or "")
+    except ValueError:
+        return float("inf")

@@ -1,0 +1,98 @@
+"""Nodes for a whole gang when others wait too: who may use what others hold. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from outrider.api.gangplacement import PlacementState
+from outrider.api.why import ENDS_MAX
+from scheduler_plugin.cluster.members import Member
+from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.cluster.turns import recorded
+from scheduler_plugin.cluster.whatif import without_holds
+from scheduler_plugin.placing.explain import name_of
+from scheduler_plugin.placing.gang import Gang, Placement, Refusal
+from scheduler_plugin.placing.plan import plan
+from scheduler_plugin.placing.replacing import replace
+from scheduler_plugin.planner.case import Case
+
+
+def fit(case: Case, members: Sequence[Member], spares: int) -> Placement | Refusal:
+    """Return nodes for all the members or the refusal of the whole cluster.
+
+    What gangs behind this one in the queue hold is taken only where nothing else will do, and last of all the nodes
+    that this gang has tried in vain: they may have become better.
+    """
+    asked = case.gang_of(members)
+    result = plan(asked, case.snapshot, spares, case.now)
+    behind = behind_of(case)
+    if isinstance(result, Refusal) and behind:
+        result = plan(asked, without_holds(case.snapshot, behind), spares, case.now)
+    if isinstance(result, Refusal) and asked.excluded:
+        anywhere = msgspec.structs.replace(asked, excluded=frozenset())
+        again = plan(anywhere, without_holds(case.snapshot, behind), spares, case.now)
+        result = again if isinstance(again, Placement) else result
+    return result
+
+
+def most(case: Case, members: Sequence[Member], least: int, spares: int) -> Placement | None:
+    """Return nodes for as many members as fit, the lowest ranks, and at least ``least`` of them; None for fewer."""
+    ranked = sorted(members, key=lambda one: one.rank)
+    low, high, found = least, len(ranked) - 1, None
+    while low <= high:
+        middle = (low + high + 1) // 2
+        result = fit(case, ranked[:middle], spares)
+        if isinstance(result, Placement):
+            found, low = result, middle + 1
+        elif middle == low:
+            return found
+        else:
+            high = middle - 1
+    return found
+
+
+def beside(
+    case: Case, asked: Gang, survivors: Sequence[str], wishes: Mapping[str, Sequence[str]]
+) -> Placement | Refusal:
+    """Return nodes for members that join the gang's pods on ``survivors``; what others behind it hold, last of all."""
+    result = replace(asked, survivors, wishes, case.snapshot, case.now)
+    behind = behind_of(case)
+    if not behind or (isinstance(result, Placement) and len(result.nodes) == len(asked.members)):
+        return result
+    return replace(asked, survivors, wishes, without_holds(case.snapshot, behind), case.now)
+
+
+def first_in_line(case: Case, members: Sequence[Member]) -> tuple[str, ...]:
+    """Return the names of the gangs ahead whose nodes this one would get if they did not wait for them; else none."""
+    ahead = ahead_of(case)
+    if not ahead:
+        return ()
+    alone = without_holds(case.snapshot, ahead | behind_of(case))
+    if isinstance(plan(case.gang_of(members), alone, 0, case.now), Refusal):
+        return ()
+    return tuple(sorted(name_of(case.snapshot.plans[uid].placement) for uid in ahead))[:ENDS_MAX]
+
+
+def behind_of(case: Case) -> frozenset[str]:
+    """Return the UIDs of waiting gangs that hold nodes, and whose turn comes after this gang's."""
+    mine = case.turn
+    return frozenset(uid for uid in holders(case.snapshot) if uid != case.gang.job.uid and _turn(case, uid) > mine)
+
+
+def ahead_of(case: Case) -> frozenset[str]:
+    """Return the UIDs of waiting gangs that hold nodes, and whose turn comes before this gang's."""
+    mine = case.turn
+    return frozenset(uid for uid in holders(case.snapshot) if uid != case.gang.job.uid and _turn(case, uid) < mine)
+
+
+def holders(snapshot: Snapshot) -> list[str]:
+    """Return the UIDs of the gangs that wait and hold nodes meanwhile."""
+    return [
+        uid
+        for uid, one in snapshot.plans.items()
+        if one.placement.status.reservations and one.placement.status.state is PlacementState.WAITING
+    ]
+
+
+def _turn(case: Case, uid: str) -> tuple[int, int, float, str]:
+    return recorded(uid, case.snapshot.plans[uid].placement.status, case.rules.patience_seconds, case.now)
