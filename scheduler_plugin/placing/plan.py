@@ -24,7 +24,8 @@ def plan(gang: Gang, snapshot: Snapshot, spares: int, now: float) -> Placement |
     room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now)
     tree = Tree(room.slots(), snapshot.nodes)
     needs = [len(kind) for kind in room.kinds]
-    nodes = _alike(tree, needs[0], gang.members) if len(needs) == 1 else _mixed(tree, needs, gang.members, room)
+    alike = len(needs) == 1 and not room.intertwined
+    nodes = _alike(tree, needs[0], gang.members) if alike else _mixed(tree, needs, gang.members, room)
     rejected = _rejected(tree, needs)
     if nodes is None:
         return refusal(gang, snapshot, now, rejected=rejected)
