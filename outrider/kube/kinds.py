@@ -136,11 +136,10 @@ OPTIONAL_OWNERS: Final[tuple[tuple[Kind[Any], ...], ...]] = (
     (KAI_PODGROUPS,),
     (VOLCANO_PODGROUPS,),
 )
-_KINDS_OF_OWNERS: Final[Mapping[type[Owner], Kind[Any]]] = {
-    kind.struct: kind for kind in (JOBS, STATEFULSETS, *(versions[0] for versions in OPTIONAL_OWNERS))
-}
+_OWNERS: Final[tuple[Kind[Any], ...]] = (JOBS, STATEFULSETS, *(versions[0] for versions in OPTIONAL_OWNERS))
+_KIND_OF_OWNER: Final[Mapping[type[Owner], Kind[Any]]] = {kind.struct: kind for kind in _OWNERS}
 
 
 def kind_of(owner: Owner) -> Kind[Any]:
     """Return the kind of an object whose pods form a gang; of several versions the newest."""
-    return _KINDS_OF_OWNERS[type(owner)]
+    return _KIND_OF_OWNER[type(owner)]

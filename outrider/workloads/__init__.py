@@ -2,9 +2,14 @@
 
 from outrider.workloads.asks import topology_ask
 from outrider.workloads.gangs import (
+    OwnerKey,
     gang_of,
-    gated,
     job_uid_of,
+    key_of_owner,
+    may_be_gated,
+    owner_key,
+    owns,
+    priority_of,
     rank_of,
     role_of,
     seats_of,
@@ -12,6 +17,7 @@ from outrider.workloads.gangs import (
     size_of,
     stage_of,
 )
+from outrider.workloads.membership import awaited, gated, is_member, placed_by_us
 from outrider.workloads.model import BEFORE, NO_SEGMENT, GangRef, Seat, Size, owner_reference
 from outrider.workloads.policies import policy_for, problem
 from outrider.workloads.quantities import BadQuantity, milli
@@ -24,17 +30,26 @@ __all__ = [
     "NO_SEGMENT",
     "BadQuantity",
     "GangRef",
+    "OwnerKey",
     "Seat",
     "Size",
+    "awaited",
     "gang_of",
     "gated",
     "gpus_in",
     "gpus_of",
     "is_gpu",
+    "is_member",
     "job_uid_of",
+    "key_of_owner",
+    "may_be_gated",
     "milli",
+    "owner_key",
     "owner_reference",
+    "owns",
+    "placed_by_us",
     "policy_for",
+    "priority_of",
     "problem",
     "rank_of",
     "requests_of",

@@ -1,6 +1,7 @@
 """What is said of a gang: which one it is, how many pods it has, and what each of them is in it."""
 
 import uuid
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -69,6 +70,7 @@ class Seat(msgspec.Struct, frozen=True):
     pod: PodSpec | None = None
 
 
+@lru_cache(maxsize=4096)
 def named(api_version: str, kind: str, namespace: str, name: str, part: str = "") -> GangRef:
     """Return a gang that is known by its name only."""
     text = "\0".join((api_version.rpartition("/")[0], kind, namespace, name, part))

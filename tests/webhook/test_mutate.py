@@ -136,7 +136,7 @@ def test_worker_of_a_job_that_is_not_indexed_is_no_gang() -> None:
 
 
 def test_pod_of_an_unknown_owner_is_neither_gated_nor_labelled() -> None:
-    after = changed(pod(metadata={"ownerReferences": [owner("Job", "batch.volcano.sh/v1alpha1")]}))
+    after = changed(pod(metadata={"ownerReferences": [owner("Job", "batch.example.com/v1")]}))
     assert "schedulingGates" not in after["spec"]
     assert names.JOB_UID_LABEL not in after["metadata"]["labels"]
 

@@ -34,14 +34,17 @@ def pytorchjob(**replicas: int | None) -> PyTorchJob:
     )
 
 
-@pytest.mark.parametrize(("api_version", "kind"), [("batch/v1", "Job"), ("kubeflow.org/v1", "PyTorchJob")])
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [("batch/v1", "Job"), ("kubeflow.org/v1", "PyTorchJob"), ("batch.volcano.sh/v1alpha1", "Job")],
+)
 def test_a_pod_belongs_to_the_job_that_controls_it(api_version: str, kind: str) -> None:
     owner = gang_of(owned_by(api_version, kind))
     assert owner is not None
     assert (owner.kind, owner.name, owner.uid) == (kind, "train", "u-1")
 
 
-@pytest.mark.parametrize(("api_version", "kind"), [("batch.volcano.sh/v1alpha1", "Job"), ("apps/v1", "ReplicaSet")])
+@pytest.mark.parametrize(("api_version", "kind"), [("apps/v1", "ReplicaSet")])
 def test_a_pod_of_another_kind_of_owner_is_on_its_own(api_version: str, kind: str) -> None:
     assert gang_of(owned_by(api_version, kind)) is None
 
@@ -78,7 +81,10 @@ def test_workers_without_a_master_count_from_zero() -> None:
 def test_a_job_runs_the_smaller_of_parallelism_and_completions(
     parallelism: int | None, completions: int | None, pods: int
 ) -> None:
-    assert size_of(Job(spec=JobSpec(parallelism=parallelism, completions=completions))).pods == pods
+    assert (
+        size_of(Job(spec=JobSpec(parallelism=parallelism, completions=completions, completion_mode="Indexed"))).pods
+        == pods
+    )
 
 
 def test_a_pytorchjob_runs_all_its_replicas() -> None:
