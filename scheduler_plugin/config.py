@@ -60,6 +60,9 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
     watch_stale_seconds: Seconds = 90.0
     """No new plan while a watch was silent for longer; the API server speaks about every minute on a quiet one."""
 
+    lag_seconds: Seconds = 90.0
+    """Nothing is planned on older data of nodes, pods or placements. A quiet watch says something each minute."""
+
     deadline_seconds: Seconds = 0.5
     """Longest wait for the body of an extender request; kube-scheduler's own timeout should be above it."""
 

@@ -24,3 +24,22 @@ REPLACED_RANKS: Final = Counter("outrider_planner_replaced_ranks_total", "Ranks 
 ERRORS: Final = Counter("outrider_planner_errors_total", "Work on a gang that failed and is tried again.")
 WAITING_GANGS: Final = Gauge("outrider_planner_waiting_gangs", "Gangs with pods that are not bound.")
 SNAPSHOT_NODES: Final = Gauge("outrider_snapshot_nodes", "Nodes that filter knows.")
+STALENESS_SECONDS: Final = Gauge(
+    "outrider_informer_staleness_seconds",
+    "Time since the API server was last heard about a kind; up to 60 on a quiet stream.",
+    ["resource"],
+)
+OLDEST_WAITING_SECONDS: Final = Gauge(
+    "outrider_planner_oldest_waiting_seconds", "How long the gang that waits longest has waited; 0 while none does."
+)
+GANG_PODS: Final = Gauge("outrider_planner_gang_pods", "Pods of gangs, by where they stand.", ["stand"])
+PREEMPTED_GANGS: Final = Counter("outrider_planner_preempted_gangs_total", "Gangs evicted whole for one that comes first.")
+RELEASED_GANGS: Final = Counter(
+    "outrider_planner_released_gangs_total", "Gangs released whole because their plan did not bind."
+)
+GATED_PODS: Final = Gauge(
+    "outrider_gated_pods", "Pods that wait for a planner to lift their gate; told by every replica, whoever leads."
+)
+OLDEST_GATE_SECONDS: Final = Gauge(
+    "outrider_oldest_gate_seconds", "How long the pod that was gated first has waited; told by every replica."
+)

@@ -10,7 +10,7 @@ from typing import Final, Generic
 
 from outrider.kube.backoff import delay_seconds
 from outrider.kube.client import EVERYTHING, Client, EventType, Page, Selector, WatchEvent
-from outrider.kube.errors import Gone, KubeError
+from outrider.kube.errors import Gone, KubeError, NotFound
 from outrider.kube.kinds import Kind, T
 from outrider.kube.metrics import RELISTS, STREAM_ENDS
 from outrider.kube.wire import key_of
@@ -26,7 +26,8 @@ class Informer(Generic[T]):
     """Objects by key ("namespace/name", or "name" where cluster-scoped), kept fresh by ``run``.
 
     An object that does not decode is not in ``items`` (an older version of it is dropped); ``invalid`` says why.
-    While the API server can't be reached the last copy stays; ``staleness_seconds`` tells how old it may be.
+    While the API server can't be reached, or no longer knows the kind, the last copy stays; ``staleness_seconds``
+    tells how old it may be, and ``problem`` what is wrong, None while nothing is.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Informer(Generic[T]):
         random_unit: Callable[[], float] = random.random,
     ) -> None:
         self.synced = asyncio.Event()
+        self.problem: KubeError | None = None
         self._client = client
         self._kind = kind
         self._selector = selector
@@ -60,6 +62,11 @@ class Informer(Generic[T]):
     def invalid(self) -> Mapping[str, str]:
         """Key of each object that does not decode, and what is wrong with which field."""
         return self._invalid
+
+    @property
+    def resource(self) -> str:
+        """The kind's plural name, as in the API server's paths."""
+        return self._kind.plural
 
     @property
     def staleness_seconds(self) -> float:
@@ -90,9 +97,21 @@ class Informer(Generic[T]):
                 _LOG.info("history lost, listing again", extra={"resource": self._kind.plural})
             except KubeError as error:
                 STREAM_ENDS.labels(self._kind.plural).inc()
-                details = {"resource": self._kind.plural, "problem": str(error), "failures": self._failures + 1}
-                _LOG.warning("stream broken, will resume", extra=details)
+                self._tell(error)
             await asyncio.sleep(self._pause_seconds(lived=self._clock() - began))
+
+    def _tell(self, error: KubeError) -> None:
+        """Log a failure; one that goes on is news only once."""
+        details = {"resource": self._kind.plural, "problem": str(error), "failures": self._failures + 1}
+        level = logging.DEBUG if str(self.problem) == str(error) else logging.WARNING
+        absent = isinstance(error, NotFound)
+        _LOG.log(
+            level, "kind not installed, will look again" if absent else "stream broken, will resume", extra=details
+        )
+        self.problem = error
+
+    def _hear(self) -> None:
+        self._heard, self.problem = self._clock(), None
 
     def _pause_seconds(self, lived: float) -> float:
         if lived >= _STEADY_SECONDS:
@@ -109,7 +128,7 @@ class Informer(Generic[T]):
             await self._replace_all(await self._client.list(self._kind, self._selector))
         async with aclosing(self._client.watch(self._kind, self._version, self._selector)) as stream:
             async for event in stream:
-                self._heard = self._clock()
+                self._hear()
                 self._apply(event)
 
     async def _replace_all(self, page: Page[T]) -> None:
@@ -121,7 +140,7 @@ class Informer(Generic[T]):
                 await asyncio.sleep(0)  # who shares the loop must not wait for a whole cluster
         self._invalid = dict(page.invalid)
         self._version = page.resource_version
-        self._heard = self._clock()
+        self._hear()
         self.synced.set()
         RELISTS.labels(self._kind.plural).inc()
 

@@ -106,8 +106,8 @@ def refusal(ask: Ask, view: NodeView | None, now: float) -> str:
     """Return why the node is refused, empty where it is not."""
     if view is None:
         return reasons.NODE_NOT_SEEN
-    if view.usable_until < now:
-        return view.refusal(now)
+    if why := view.refusal(now):
+        return why
     if not _covers(view.free, ask):
         return reasons.NODE_NO_GPU
     left = {name: view.free.get(name, 0) - view.held_for_others(ask.holder, name) for name in ask.gpus}
