@@ -13,6 +13,7 @@ from outrider.workloads import gpus_in
 from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.nodes import Amounts, NodeView
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot
+from scheduler_plugin.placing.checks import Checks
 from scheduler_plugin.placing.constraints import selects
 from scheduler_plugin.placing.domains import label
 from scheduler_plugin.placing.gang import Gang, Refusal
@@ -84,7 +85,8 @@ class _Case:
         self._pods = len(gang.members)
         inside = (view for view in snapshot.nodes.values() if view.place.path[: len(scope.within)] == scope.within)
         views = [view for view in inside if view.gpus > 0 or not self._one.gpus]
-        self._spots = [spot(view, self._one, gang.job_uid, gang.excluded, now) for view in views]
+        checks = Checks(snapshot, gang.members)
+        self._spots = [spot(view, self._one, gang.job_uid, gang.excluded, now, checks) for view in views]
         self._inner = self._inside({one.view.name: one.slots for one in self._spots})
         self._rooms = self._whole(self._inner)
         self.room = max(self._rooms.values(), default=0)

@@ -9,6 +9,7 @@ from outrider.api import reasons
 from outrider.api.why import NodeState
 from scheduler_plugin.cluster.members import PODS, Member
 from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.placing.checks import Checks
 from scheduler_plugin.placing.constraints import selects, untolerated
 from scheduler_plugin.placing.room import fits
 
@@ -17,6 +18,7 @@ _REFUSED: Final = {
     reasons.NODE_UNKNOWN_HEALTH: NodeState.UNKNOWN_HEALTH,
     reasons.NODE_QUARANTINED: NodeState.QUARANTINED,
 }
+_NO_BOUND: Final = 1 << 31
 _PASSING: Final = (NodeState.FREE, NodeState.IN_USE, NodeState.RESERVED, NodeState.SHORT)
 
 
@@ -34,10 +36,16 @@ class Spot(msgspec.Struct, frozen=True):
         return self.state in _PASSING
 
 
-def spot(view: NodeView, one: Member, job_uid: str, excluded: frozenset[str], now: float) -> Spot:
+def spot(
+    view: NodeView, one: Member, job_uid: str, excluded: frozenset[str], now: float, checks: Checks | None = None
+) -> Spot:
     """Return how the node stands for the member at ``now`` (seconds since 1970)."""
-    state, cause = _fixed(view, one, excluded, now) or _usage(view, one, job_uid)
-    return Spot(view, state, cause, slots(one, view.room(job_uid)) if state is NodeState.FREE else 0)
+    other = checks.against(view, one) if checks is not None else ""
+    state, cause = (
+        _fixed(view, one, excluded, now) or ((NodeState.OTHER, other) if other else None) or _usage(view, one, job_uid)
+    )
+    most = 1 if checks is not None and checks.peers.alone(one) else _NO_BOUND
+    return Spot(view, state, cause, min(slots(one, view.room(job_uid)), most) if state is NodeState.FREE else 0)
 
 
 def slots(one: Member, room: Mapping[str, int]) -> int:
