@@ -8,7 +8,9 @@ class TopologyAsk(msgspec.Struct, frozen=True):
 
     A level is given by its name (leaf) or by the node label that holds it, as the cluster's levels list them.
     ``segment_pods`` consecutive ranks (a tensor or pipeline group; 0: no segments) belong together at
-    ``segment_level``, which the placement keeps wherever ``segment_required`` says so, else where it can.
+    ``segment_level``, which the placement keeps wherever ``segment_required`` says so, else where it can. With
+    ``segment_exclusive`` no two segments share a domain there; with 0 ``segment_pods`` beside a level the members
+    themselves say which segment each is in.
     """
 
     required_level: str = ""
@@ -16,6 +18,7 @@ class TopologyAsk(msgspec.Struct, frozen=True):
     segment_pods: int = 0
     segment_level: str = ""
     segment_required: bool = False
+    segment_exclusive: bool = False
 
 
 NO_ASK = TopologyAsk()

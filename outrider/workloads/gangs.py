@@ -59,7 +59,7 @@ def rank_of(pod: Pod, owner: Owner | None = None) -> int | None:
     then the workers. A number that is no number is treated as absent.
     """
     own = annotated.rank(pod)
-    family = controller_of(pod)
+    family = controller_of(pod) or _group_of(pod)
     if own is not None or family is None:
         return own
     roles = _roles(family, owner)
@@ -96,7 +96,8 @@ def segment_of(pod: Pod, owner: Owner | None = None) -> int:
 
 def seats_of(gang: GangRef, owner: Owner | None) -> tuple[Seat, ...]:
     """Return the gang's pods as its owner will create them, those that exist included; none where that is unknown."""
-    if owner is None or owner_type(gang) is not type(owner):
+    size = _by_owner(owner)
+    if owner is None or owner_type(gang) is not type(owner) or size is None or size.unknown:
         return ()
     return tuple(seats(_read_roles(_This(owner))))
 
@@ -128,6 +129,11 @@ def priority_of(pods: Sequence[Pod], owner: Owner | None = None) -> tuple[int, s
     if len(known) < 2:
         return next(iter(known), 0), ""
     return known[0], f"its pods have priorities from {known[0]} to {known[-1]}; the lowest holds for all"
+
+
+def _group_of(pod: Pod) -> Family[Any] | None:
+    known = family_of(pod)
+    return known[0] if known else None
 
 
 def _by_owner(owner: Owner | None) -> Size | None:

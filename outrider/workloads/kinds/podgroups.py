@@ -17,6 +17,7 @@ G = TypeVar("G", bound=MemberGroup)
 
 _KUEUE_NAME: Final = "kueue.x-k8s.io/pod-group-name"
 _KUEUE_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
+_KUEUE_INDEX: Final = "kueue.x-k8s.io/pod-group-pod-index"
 _COSCHEDULING_NAMES: Final = (
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",
@@ -52,6 +53,10 @@ def _kueue_gang(pod: Pod) -> GangRef | None:
 
 def _kueue_said(pod: Pod) -> Said:
     return stated(pod.metadata.annotations.get(_KUEUE_COUNT), _KUEUE_COUNT)
+
+
+def _kueue_rank(pod: Pod) -> int | None:
+    return number(pod.metadata.labels.get(_KUEUE_INDEX))
 
 
 def _counted_by_kueue(pod: Pod) -> bool:
@@ -95,7 +100,9 @@ NATIVE: Final = Family(
     size=_native_size,
     open_ended=True,
 )
-KUEUE: Final[Family[MemberGroup]] = Family(owners={}, gang=_kueue_gang, said=_kueue_said, gated=_counted_by_kueue)
+KUEUE: Final[Family[MemberGroup]] = Family(
+    owners={}, gang=_kueue_gang, said=_kueue_said, rank_alone=_kueue_rank, gated=_counted_by_kueue
+)
 COSCHEDULING: Final = _by_members(
     CoschedulingPodGroup, "scheduling.x-k8s.io/v1alpha1", _COSCHEDULING_NAMES, _coscheduling_said
 )
