@@ -65,6 +65,11 @@ class Scheduling:
         return running(self._state, _PLUGIN)
 
     @property
+    def extender_url(self) -> str:
+        """Where the plugin answers kube-scheduler."""
+        return f"http://127.0.0.1:{self._extender}"
+
+    @property
     def scheduler_pid(self) -> int:
         """Process ID of kube-scheduler."""
         return running(self._state, _SCHEDULER)
