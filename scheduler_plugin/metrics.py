@@ -33,7 +33,9 @@ OLDEST_WAITING_SECONDS: Final = Gauge(
     "outrider_planner_oldest_waiting_seconds", "How long the gang that waits longest has waited; 0 while none does."
 )
 GANG_PODS: Final = Gauge("outrider_planner_gang_pods", "Pods of gangs, by where they stand.", ["stand"])
-PREEMPTED_GANGS: Final = Counter("outrider_planner_preempted_gangs_total", "Gangs evicted whole for one that comes first.")
+PREEMPTED_GANGS: Final = Counter(
+    "outrider_planner_preempted_gangs_total", "Gangs evicted whole for one that comes first."
+)
 RELEASED_GANGS: Final = Counter(
     "outrider_planner_released_gangs_total", "Gangs released whole because their plan did not bind."
 )

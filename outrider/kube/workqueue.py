@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from outrider.kube.backoff import delay_seconds
 
@@ -17,11 +17,15 @@ _BACKOFF_CAP_SECONDS: Final = 30.0
 class WorkQueue(Generic[K]):
     """A queue of keys. A worker takes one by ``get`` and ends it by ``done`` or ``retry``.
 
-    A key added while its work is going on is handed out again afterwards: the work may have read older state.
+    A key added while its work is going on is handed out again afterwards: the work may have read older state. Keys are
+    handed out as they came, or, where ``order`` gives a key's turn, the lowest turn first.
     """
 
-    def __init__(self, *, random_unit: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, *, random_unit: Callable[[], float] = random.random, order: Callable[[K], Any] | None = None
+    ) -> None:
         self._random_unit = random_unit
+        self._order = order
         self._waiting: deque[K] = deque()
         self._queued: set[K] = set()
         self._working: set[K] = set()
@@ -59,9 +63,16 @@ class WorkQueue(Generic[K]):
         while not self._waiting:
             self._available.clear()
             await self._available.wait()
-        key = self._waiting.popleft()
+        key = self._next()
         self._queued.discard(key)
         self._working.add(key)
+        return key
+
+    def _next(self) -> K:
+        if self._order is None or len(self._waiting) == 1:
+            return self._waiting.popleft()
+        key = min(self._waiting, key=self._order)
+        self._waiting.remove(key)
         return key
 
     def done(self, key: K) -> None:

@@ -5,10 +5,11 @@ planner writes goes in through the same doors, so that the next plan sees it bef
 fails is taken back.
 """
 
+import itertools
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from outrider.api.core import Node, Owner, Pod
@@ -20,7 +21,19 @@ from outrider.api.storage import PersistentVolume, PersistentVolumeClaim, Storag
 from outrider.api.trainingpolicy import TrainingPolicy
 from outrider.topology import Domain
 from outrider.topology.domains import Path
-from outrider.workloads import BadQuantity, gang_of, policy_for
+from outrider.workloads import (
+    BadQuantity,
+    GangRef,
+    OwnerKey,
+    gang_of,
+    gated,
+    is_member,
+    key_of_owner,
+    owner_key,
+    owns,
+    policy_of,
+    priority_of,
+)
 from scheduler_plugin.cluster.blackholes import Blackholes, failure_of
 from scheduler_plugin.cluster.fabric import Atlas
 from scheduler_plugin.cluster.guests import Guest, guest_of
@@ -67,7 +80,9 @@ class World:
         self._bound: defaultdict[str, set[str]] = defaultdict(set)
         self._uses: dict[str, dict[str, Amounts]] = {}  # what a node's bound pods take, kept until one of them changes
         self._gangs: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
-        self._jobs: dict[str, Owner] = {}
+        self._owners: dict[OwnerKey, Owner] = {}
+        self._owner_uids: set[str] = set()
+        self._gangs_of: defaultdict[OwnerKey, set[str]] = defaultdict(set)  # owner -> UIDs of its gangs that have pods
         self._policies: dict[str, TrainingPolicy] = {}
         self._plans: dict[str, Plan] = {}
         self._planned: defaultdict[str, dict[str, str]] = defaultdict(dict)  # node -> pod UID -> job UID
@@ -105,12 +120,20 @@ class World:
         self._touch(_name(old, new))
 
     def on_job(self, old: Owner | None, new: Owner | None) -> None:
-        """Take a change of a job."""
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._jobs.pop(old.metadata.uid, None)
+        """Take a change of a job, or of any other object that gangs come from."""
+        if old is not None:
+            self._owners.pop(key_of_owner(old), None)
+            self._owner_uids.discard(old.metadata.uid)
         if new is not None:
-            self._jobs[new.metadata.uid] = new
-            self._on_gang(new.metadata.uid)
+            self._owners[key_of_owner(new)] = new
+            self._owner_uids.add(new.metadata.uid)
+            for uid in self._gangs_of.get(key_of_owner(new), ()):
+                self._on_gang(uid)
+
+    def _owner_of(self, gang: GangRef, namespace: str) -> Owner | None:
+        key = owner_key(gang, namespace)
+        owner = self._owners.get(key) if key else None
+        return owner if owner is not None and owns(owner, gang) else None
 
     def on_policy(self, old: TrainingPolicy | None, new: TrainingPolicy | None) -> None:
         """Take a change of a policy. It holds for the plans that come after it."""
@@ -214,30 +237,56 @@ class World:
     def gang(self, job_uid: str) -> GangState | None:
         """Return what is known about a job's gang, None while it has no pods."""
         pods = sorted(self._gangs.get(job_uid, {}).values(), key=lambda pod: (pod.metadata.name, pod.metadata.uid))
-        owner = next((owner for pod in pods if (owner := gang_of(pod))), None)
-        if owner is None:
+        gang = next((gang for pod in pods if (gang := gang_of(pod))), None)
+        if gang is None:
             return None
         plan = self._plans.get(job_uid)
-        meta = pods[0].metadata
-        present = tuple(pod for pod in pods if pod.status.phase == "Succeeded" or not gone(pod))
+        namespace = pods[0].metadata.namespace
+        owner = self._owner_of(gang, namespace)
+        present = tuple(pod for pod in pods if is_member(pod) and (pod.status.phase == "Succeeded" or not gone(pod)))
+        policy, differs = policy_of(self._policies.values(), namespace, present or pods)
+        _, unequal = priority_of(present, owner)
         return GangState(
-            job=owner,
-            namespace=meta.namespace,
-            owner=self._jobs.get(job_uid),
+            job=gang,
+            namespace=namespace,
+            owner=owner,
             pods=present,
             placement=plan.placement if plan else None,
-            policy=policy_for(self._policies.values(), meta.namespace, meta.labels),
+            policy=policy,
+            notes=tuple(note for note in (differs, unequal) if note),
         )
 
     def placements(self) -> list[tuple[GangPlacement, bool]]:
         """Return every placement, and whether it is orphaned: its job is not known and has no pods."""
+        return [(plan.placement, self._orphaned(uid, plan.placement)) for uid, plan in self._plans.items()]
+
+    def _orphaned(self, uid: str, placement: GangPlacement) -> bool:
+        owners = {uid, *(owner.uid for owner in placement.metadata.owner_references)}
+        return uid not in self._gangs and not owners & self._owner_uids
+
+    def forsaken(self) -> list[GangPlacement]:
+        """Return the placements that still keep room for a gang which has no pods any more: a suspended job's."""
         plans = self._plans.items()
-        return [(plan.placement, uid not in self._jobs and uid not in self._gangs) for uid, plan in plans]
+        return [plan.placement for uid, plan in plans if plan.placement.status.reservations and uid not in self._gangs]
 
     def unsettled(self, now: float) -> list[str]:
         """Return the UIDs of jobs that the planner has not seen placed, in the order of their turn at ``now``."""
         waiting = {uid: self._turn(uid, pods, now) for uid, pods in self._gangs.items() if self._open(uid, pods)}
         return sorted(waiting, key=waiting.__getitem__)
+
+    def turn(self, uid: str, now: float) -> Turn:
+        """Return a gang's turn, told by one of its pods: they are made together and share their priority."""
+        plan, pods = self._plans.get(uid), self._gangs.get(uid, {})
+        status = plan.placement.status if plan else GangPlacementStatus()
+        return turn(uid, status, itertools.islice(pods.values(), 1), self._rules.patience_seconds, now)
+
+    def gangs(self) -> Iterator[GangState]:
+        """Yield all that is known about every gang."""
+        return (gang for uid in list(self._gangs) if (gang := self.gang(uid)))
+
+    def gated(self) -> list[Pod]:
+        """Return the pods that wait for the planner to lift their gate."""
+        return [pod for pod in self._pods.values() if gated(pod) and managed(pod) and not gone(pod)]
 
     def _open(self, uid: str, pods: Mapping[str, Pod]) -> bool:
         plan = self._plans.get(uid)
@@ -297,6 +346,8 @@ class World:
             self._touch(nominated)
         owner = gang_of(pod)
         if owner is not None:
+            if owner.uid not in self._gangs:
+                self._touch(*self._seats(owner.uid))
             self._gangs[owner.uid][uid] = pod
             self._touch(*self._planned_nodes(owner.uid, uid))
         if pod.spec.node_name and not pod.finished:
@@ -319,8 +370,13 @@ class World:
             self._gangs[owner.uid].pop(uid, None)
             if not self._gangs[owner.uid]:
                 del self._gangs[owner.uid]
+                self._touch(*self._seats(owner.uid))
             self._touch(*self._planned_nodes(owner.uid, uid))
         self._touch(pod.spec.node_name)
+
+    def _seats(self, job_uid: str) -> Iterable[str]:
+        plan = self._plans.get(job_uid)
+        return seats(plan.placement.status).values() if plan else ()
 
     def _planned_nodes(self, job_uid: str, pod_uid: str) -> Iterator[str]:
         plan = self._plans.get(job_uid)
@@ -419,6 +475,8 @@ class World:
             job_uid = planned.get(pod_uid) or self._guests[pod_uid].gang or pod_uid
             holds[job_uid].update(self._asked[pod_uid])
         for job_uid, amounts in self._reserved.get(name, {}).items():
+            if job_uid not in self._gangs:
+                continue  # its last pod is gone: nobody is waited for
             holds[job_uid].update(amounts)
         return dict(holds)
 

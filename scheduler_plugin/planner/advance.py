@@ -283,7 +283,7 @@ def _deliver(
 def _settled(case: Case) -> Advance:
     """No pod is left to place: note it, with the nodes they really got."""
     if case.gang.placement is None or not case.gang.pods or case.status.state is PlacementState.WAITING:
-        return Advance("settled", case.seats)
+        return Advance("settled", case.seats, statuses.vacated(case.status) if case.status.reservations else None)
     status = statuses.bound(case, case.kept(), _seats(case, Refusal("")))
     running = statuses.with_condition(case, status)
     return Advance("settled", case.seats, None if running == case.status else running)

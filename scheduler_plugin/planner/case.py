@@ -191,7 +191,7 @@ def case_of(gang: GangState, snapshot: Snapshot, rules: Rules, now: float) -> Ca
     old = {rank.pod_uid: rank for rank in status.ranks} if planned else {}
     known = [pod for pod in unbound if pod.metadata.uid in old]
     ranks = _ranks(gang, pods, old)
-    to_come = _to_come(gang, ranks)
+    to_come = _to_come(gang, ranks) if pods else ()
     case = Case(
         gang=gang,
         snapshot=snapshot,

@@ -7,30 +7,37 @@ the next is planned.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
+import msgspec
 from opentelemetry.trace import INVALID_SPAN, Span
 
 from outrider.api import reasons
-from outrider.api.core import Job, PyTorchJob
 from outrider.api.gangplacement import GangPlacement
-from outrider.api.names import TRACEPARENT_ANNOTATION, WHY_ANNOTATION
+from outrider.api.names import TRACEPARENT_ANNOTATION
+from outrider.api.times import parse_rfc3339
 from outrider.kube.client import Client
 from outrider.kube.errors import KubeError
 from outrider.kube.events import EventRecorder
-from outrider.kube.kinds import JOBS, PODS, PYTORCHJOBS
+from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES
 from outrider.kube.workqueue import WorkQueue
 from outrider.telemetry import traces
 from outrider.workloads import BadQuantity
+from scheduler_plugin import metrics
 from scheduler_plugin.cluster.members import GangState, managed
 from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.turns import Turn
 from scheduler_plugin.cluster.world import Change, World
-from scheduler_plugin.metrics import ERRORS, PLAN_SECONDS, REPLACED_RANKS, WAITING_GANGS
-from scheduler_plugin.planner import deliver
+from scheduler_plugin.planner import deliver, evicting
 from scheduler_plugin.planner.acceptance import accepted, problem
 from scheduler_plugin.planner.advance import Advance, advance
+from scheduler_plugin.planner.fence import FencedClient
+from scheduler_plugin.planner.ledger import ledger, stands
+from scheduler_plugin.planner.preempting import losses_of
+from scheduler_plugin.planner.statuses import vacated
+from scheduler_plugin.planner.telling import Teller
 from scheduler_plugin.rules import Rules
 
 _LOG: Final = logging.getLogger(__name__)
@@ -38,13 +45,18 @@ _WORKERS: Final = 16  # gangs whose writes are under way at once
 _LOOK_SECONDS: Final = 10.0  # how soon what only time changes is noticed: stale health, plans that did not bind
 _TOGETHER_SECONDS: Final = 0.02  # changes of one gang within this time are one change
 _GATHER_SECONDS: Final = 0.2  # changes of nodes that come together wake waiting gangs once
-_REPEAT_SECONDS: Final = 10.0  # a waiting gang is told a new reason no more often
+_STALE_RETRY_SECONDS: Final = 1.0  # how soon a gang is looked at again that must not be planned on old news
+_LOSSES_SECONDS: Final = 10.0  # agents tell steps no more often
 
 
 class Planner:
-    """Plans the gangs of a World. ``clock`` gives seconds since 1970."""
+    """Plans the gangs of a World. ``clock`` gives seconds since 1970.
 
-    def __init__(
+    ``leading`` says whether the lease is surely ours at that moment, ``staleness`` how many seconds ago the API server
+    was last heard on the watch that was silent longest: no plan is made on news older than ``stale_seconds``.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a process knows of its surroundings, each with its default
         self,
         client: Client,
         world: World,
@@ -52,13 +64,17 @@ class Planner:
         rules: Rules,
         *,
         clock: Callable[[], float] = time.time,
+        leading: Callable[[], bool] = lambda: True,
+        staleness: Callable[[], float] = lambda: 0.0,
+        stale_seconds: float = 90.0,
     ) -> None:
-        self._client, self._world, self._recorder, self._rules = client, world, recorder, rules
-        self._clock = clock
+        self._client, self._world, self._rules = FencedClient(client, leading), world, rules
+        self._clock, self._staleness, self._stale_seconds = clock, staleness, stale_seconds
+        self._teller = Teller(self._client, recorder, clock)
         self._queue: WorkQueue[str] | None = None
         self._planning = asyncio.Lock()
-        self._told: dict[str, tuple[str, float]] = {}
         self._room = asyncio.Event()
+        self._losses: tuple[float, Mapping[str, float]] = (float("-inf"), {})
 
     def on_gang(self, job_uid: str) -> None:
         """Look at a gang again, soon: its pods change together. Nothing happens while another process leads."""
@@ -76,9 +92,10 @@ class Planner:
 
     async def run(self) -> None:
         """Plan until cancelled."""
-        self._queue = WorkQueue()
-        self._told.clear()
+        self._queue = WorkQueue(order=self._turn)
+        self._teller.forget()
         try:
+            await self._catch_up()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._look())
                 group.create_task(self._wake_waiting())
@@ -87,24 +104,60 @@ class Planner:
         finally:
             self._queue = None
 
+    async def watch(self) -> None:
+        """Tell, until cancelled and whoever leads, which pods wait for a planner, for an alert when none leads."""
+        while True:
+            since = [pod.metadata.creation_timestamp or "" for pod in self._world.gated()]
+            metrics.GATED_PODS.set(len(since))
+            metrics.OLDEST_GATE_SECONDS.set(max((self._age(text) for text in since), default=0.0))
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _catch_up(self) -> None:
+        """Read every placement that the leader before us wrote, which our own watch may still be about to tell."""
+        while True:
+            try:
+                page = await self._client.list(GANGPLACEMENTS)
+            except KubeError as error:
+                _LOG.warning("placements not read, tried again", extra={"problem": str(error)})
+                await asyncio.sleep(_STALE_RETRY_SECONDS)
+            else:
+                for placement in page.items:
+                    self._world.on_placement(None, placement)
+                return
+
     async def _look(self) -> None:
         while True:
             self._add_unsettled()
             await self._judge_placements()
+            await self._clear_up()
+            counts = stands(ledger(self._world.gangs()).values())
+            for stand, count in counts.items():
+                metrics.GANG_PODS.labels(stand).set(count)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _judge_placements(self) -> None:
         for placement, orphaned in self._world.placements():
             condition = accepted(placement, problem(placement, orphaned=orphaned), self._clock())
-            if condition is None:
-                continue
-            try:
-                await deliver.say_accepted(self._client, placement, condition)
-            except KubeError as error:
-                _LOG.warning(
-                    "condition not written, tried again",
-                    extra={"job_uid": placement.spec.job_uid, "problem": str(error)},
-                )
+            if condition is not None:
+                await self._try(placement, deliver.say_accepted(self._client, placement, condition))
+
+    async def _clear_up(self) -> None:
+        """Give back what is held for gangs without pods; remove placements that no owner takes along when it goes."""
+        for placement in self._world.forsaken():
+            wanted = msgspec.structs.replace(placement, status=vacated(placement.status))
+            await self._try(placement, deliver.write_placement(self._client, wanted))
+        for placement, orphaned in self._world.placements():
+            meta = placement.metadata
+            if orphaned and not placement.spec.owned:
+                gone = self._client.delete(GANGPLACEMENTS, meta.name, meta.namespace, meta.uid)
+                await self._try(placement, gone)
+
+    async def _try(self, placement: GangPlacement, write: Awaitable[object]) -> None:
+        try:
+            await write
+        except KubeError as error:
+            uid = placement.spec.job_uid
+            _LOG.warning("placement not written, tried again", extra={"job_uid": uid, "problem": str(error)})
 
     async def _wake_waiting(self) -> None:
         while True:
@@ -114,10 +167,22 @@ class Planner:
             self._add_unsettled()
 
     def _add_unsettled(self) -> None:
-        unsettled = self._world.unsettled()
-        WAITING_GANGS.set(len(unsettled))
+        now = self._clock()
+        unsettled = self._world.unsettled(now)
+        metrics.WAITING_GANGS.set(len(unsettled))
+        oldest = max((now - self._world.turn(uid, now)[2] for uid in unsettled), default=0.0)
+        metrics.OLDEST_WAITING_SECONDS.set(oldest)
         for job_uid in unsettled:
             self.on_gang(job_uid)
+
+    def _turn(self, job_uid: str) -> Turn:
+        return self._world.turn(job_uid, self._clock())
+
+    def _age(self, text: str) -> float:
+        try:
+            return max(self._clock() - parse_rfc3339(text), 0.0)
+        except ValueError:
+            return 0.0
 
     async def _work(self, queue: WorkQueue[str]) -> None:
         while True:
@@ -125,7 +190,7 @@ class Planner:
             try:
                 again_seconds = await self._step(job_uid)
             except (KubeError, BadQuantity) as error:
-                ERRORS.inc()
+                metrics.ERRORS.inc()
                 _LOG.warning("gang is tried again", extra={"job_uid": job_uid, "problem": str(error)})
                 queue.retry(job_uid)
             else:
@@ -134,12 +199,15 @@ class Planner:
                     queue.add_after(job_uid, again_seconds)
 
     async def _step(self, job_uid: str) -> float | None:
-        gang = self._world.gang(job_uid)
-        if gang is None:
-            self._told.pop(job_uid, None)
+        if self._world.gang(job_uid) is None:
+            self._teller.forget(job_uid)
             return None
         async with self._planning:
-            gang = self._world.gang(job_uid) or gang
+            gang = self._world.gang(job_uid)
+            if gang is None:
+                return None
+            if self._staleness() > self._stale_seconds:
+                return _STALE_RETRY_SECONDS
             step = await self._decide(gang)
             wanted = None if step.status is None else deliver.placement_with(gang, step.size, step.status)
             if wanted is not None:
@@ -162,9 +230,20 @@ class Planner:
         with _traced(gang) as span:
             snapshot = self._world.publish()
             step = await asyncio.to_thread(advance, gang, snapshot, self._rules, self._clock())
+            if step.asks_losses:
+                losses = await self._lost()
+                step = await asyncio.to_thread(advance, gang, snapshot, self._rules, self._clock(), losses)
             span.set_attributes({"outcome": step.outcome, "message": step.message, "pods": step.size})
-        PLAN_SECONDS.labels(step.outcome).observe(time.perf_counter() - started)
+        metrics.PLAN_SECONDS.labels(step.outcome).observe(time.perf_counter() - started)
         return step
+
+    async def _lost(self) -> Mapping[str, float]:
+        """Return what preemption would cost: read when it is asked for, since nobody else needs the steps of ranks."""
+        when, losses = self._losses
+        if self._clock() - when > _LOSSES_SECONDS:
+            losses = losses_of((await self._client.list(GPUNODES)).items)
+            self._losses = (self._clock(), losses)
+        return losses
 
     async def _carry_out(self, gang: GangState, step: Advance) -> None:
         if step.release:
@@ -172,41 +251,20 @@ class Planner:
                 self._world.on_pod(None, pod)
         # A changed annotation makes kube-scheduler try a pod again that the extender refused before it was planned.
         await deliver.tell(self._client, step.wake, step.message)
-        for pod in step.evict:
-            await deliver.evict_unstarted(self._client, pod)
+        await self._evict(gang, step)
         if step.waiting:
-            await self._say_why(gang, step)
-        elif step.status is not None and step.outcome == "planned":
-            self._told.pop(gang.job.uid, None)
-            await self._say_planned(gang, step)
+            await self._teller.say_why(gang, step)
+        if step.status is not None and step.outcome == "planned":
+            await self._teller.say_planned(gang, step)
 
-    async def _say_why(self, gang: GangState, step: Advance) -> None:
-        """Tell people once per reason, and no more often than they can read."""
-        last, when = self._told.get(gang.job.uid, ("", 0.0))
-        now = self._clock()
-        if last and now - when < _REPEAT_SECONDS:
-            silent = [pod for pod in step.waiting if WHY_ANNOTATION not in pod.metadata.annotations]
-            await deliver.tell(self._client, silent, step.message)
-            return
-        self._told[gang.job.uid] = (step.message, now)
-        await deliver.tell(self._client, step.waiting, step.message)
-        if last != step.message:
-            await self._event(gang, reasons.GANG_WAITING, step.message, warning=True)
-            for pod in step.waiting[:1]:
-                await self._recorder.emit(pod, PODS, reason=reasons.GANG_WAITING, message=step.message, warning=True)
-
-    async def _say_planned(self, gang: GangState, step: Advance) -> None:
-        for rank in step.moved:
-            REPLACED_RANKS.inc()
-            await self._event(gang, reasons.RANK_REPLACED, f"rank {rank.rank} ({rank.pod}) goes to {rank.node}")
-        if not step.moved:
-            await self._event(gang, reasons.GANG_PLANNED, step.message)
-
-    async def _event(self, gang: GangState, reason: str, message: str, *, warning: bool = False) -> None:
-        if isinstance(gang.owner, Job):
-            await self._recorder.emit(gang.owner, JOBS, reason=reason, message=message, warning=warning)
-        elif isinstance(gang.owner, PyTorchJob):
-            await self._recorder.emit(gang.owner, PYTORCHJOBS, reason=reason, message=message, warning=warning)
+    async def _evict(self, gang: GangState, step: Advance) -> None:
+        gone = await evicting.evict_pods(self._client, step.evict, step.message)
+        if gone and step.status is not None and step.status.retry_at:
+            metrics.RELEASED_GANGS.inc()
+            await self._teller.event(gang, reasons.GANG_RELEASED, step.message, gone[:1], warning=True)
+        moved = await evicting.displace(self._client, step.displace, step.message)
+        metrics.PREEMPTED_GANGS.inc(len(moved))
+        await self._teller.say_displaced(gang, [(victim, self._world.gang(victim.job_uid)) for victim in moved])
 
 
 def _traced(gang: GangState) -> AbstractContextManager[Span]:

@@ -96,6 +96,11 @@ def bound(case: Case, ranks: Sequence[RankAssignment], held: Sequence[Reservatio
     )
 
 
+def vacated(status: GangPlacementStatus) -> GangPlacementStatus:
+    """Return the status of a gang none of whose pods is left to wait: it holds nothing for pods to come."""
+    return msgspec.structs.replace(status, reservations=[], preempting=[], retry_at=None)
+
+
 def with_condition(case: Case, status: GangPlacementStatus) -> GangPlacementStatus:
     """Return the status with its Planned condition; the time of the last change stays where nothing changed."""
     done = status.state is not PlacementState.WAITING
