@@ -19,7 +19,7 @@ from outrider.workloads.gangs import (
 )
 from outrider.workloads.membership import awaited, gated, is_member, placed_by_us
 from outrider.workloads.model import BEFORE, NO_SEGMENT, GangRef, Seat, Size, owner_reference
-from outrider.workloads.policies import policy_for, problem
+from outrider.workloads.policies import policy_for, policy_of, problem
 from outrider.workloads.quantities import BadQuantity, milli
 from outrider.workloads.resources import GPU, GPU_RESOURCES, gpus_in, gpus_of, is_gpu, requests_of
 
@@ -49,6 +49,7 @@ __all__ = [
     "owns",
     "placed_by_us",
     "policy_for",
+    "policy_of",
     "priority_of",
     "problem",
     "rank_of",

@@ -121,14 +121,14 @@ def size_of(owner: Owner | None, pods: Sequence[Pod] = ()) -> Size:
 def priority_of(pods: Sequence[Pod], owner: Owner | None = None) -> tuple[int, str]:
     """Return the gang's priority, and in plain words how its pods disagree on it (empty: they do not).
 
-    A PodGroup's own priority holds (KEP-5710); else the lowest of the pods', so that none gains by another's.
+    A PodGroup's own priority holds (KEP-5710); else the highest of its pods', since that one waits for all the others.
     """
     if isinstance(owner, PodGroup) and owner.spec.priority is not None:
         return owner.spec.priority, ""
     known = sorted({pod.spec.priority or 0 for pod in pods if is_member(pod)})
     if len(known) < 2:
         return next(iter(known), 0), ""
-    return known[0], f"its pods have priorities from {known[0]} to {known[-1]}; the lowest holds for all"
+    return known[-1], f"its pods have priorities from {known[0]} to {known[-1]}; the highest holds for all"
 
 
 def _group_of(pod: Pod) -> Family[Any] | None:

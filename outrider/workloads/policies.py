@@ -1,9 +1,13 @@
 """Which TrainingPolicy holds for a pod, and whether a policy makes sense."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
+from outrider.api.core import Pod
 from outrider.api.trainingpolicy import TrainingPolicy, TrainingPolicySpec
 
 # apimachinery validation: qualified names, label values, DNS-1123 labels
@@ -21,6 +25,26 @@ def policy_for(policies: Iterable[TrainingPolicy], namespace: str, labels: Mappi
     matching = [policy for policy in policies if _matches(policy.spec, namespace, labels) and not problem(policy.spec)]
     best = min(matching, key=lambda policy: (-len(policy.spec.selector), policy.metadata.name), default=None)
     return best.spec if best else TrainingPolicySpec()
+
+
+def policy_of(
+    policies: Iterable[TrainingPolicy], namespace: str, pods: Sequence[Pod]
+) -> tuple[TrainingPolicySpec, str]:
+    """Return the policy of a gang, and in plain words how its pods disagree on it (empty: they do not).
+
+    The policy that most of the pods come under holds for all; of equally many the one that the first pod comes under.
+    """
+    known = list(policies)
+    if not any(policy.spec.selector for policy in known):
+        return policy_for(known, namespace, {}), ""
+    specs = [policy_for(known, namespace, pod.metadata.labels) for pod in pods]
+    counts = Counter(msgspec.json.encode(spec) for spec in specs)
+    if len(counts) < 2:
+        return (specs[0] if specs else TrainingPolicySpec()), ""
+    chosen = max(counts, key=counts.__getitem__)
+    spec = msgspec.json.decode(chosen, type=TrainingPolicySpec)
+    note = f"its pods come under different TrainingPolicies; that of {counts[chosen]} of {len(specs)} holds for all"
+    return spec, note
 
 
 def problem(spec: TrainingPolicySpec) -> str:

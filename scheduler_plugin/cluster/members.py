@@ -28,7 +28,11 @@ PODS: Final = "pods"  # the kubelet's own resource: how many pods a node takes
 
 
 class GangState(msgspec.Struct, frozen=True):
-    """All that is known about one job's gang. ``pods`` leaves out failed pods and those being deleted."""
+    """All that is known about one gang.
+
+    ``pods`` leaves out those that failed or are being deleted, and those that others place (``is_member``). ``notes``
+    say in plain words what the pods disagree on, and what holds.
+    """
 
     job: GangRef
     namespace: str
@@ -36,6 +40,7 @@ class GangState(msgspec.Struct, frozen=True):
     pods: tuple[Pod, ...]
     placement: GangPlacement | None
     policy: TrainingPolicySpec = TrainingPolicySpec()
+    notes: tuple[str, ...] = ()
 
 
 class Member(msgspec.Struct, frozen=True):

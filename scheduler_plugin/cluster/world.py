@@ -349,6 +349,8 @@ class World:
             if owner.uid not in self._gangs:
                 self._touch(*self._seats(owner.uid))
             self._gangs[owner.uid][uid] = pod
+            if key := owner_key(owner, pod.metadata.namespace):
+                self._gangs_of[key].add(owner.uid)
             self._touch(*self._planned_nodes(owner.uid, uid))
         if pod.spec.node_name and not pod.finished:
             self._bound[pod.spec.node_name].add(uid)
@@ -370,9 +372,17 @@ class World:
             self._gangs[owner.uid].pop(uid, None)
             if not self._gangs[owner.uid]:
                 del self._gangs[owner.uid]
+                self._disown(owner, pod.metadata.namespace)
                 self._touch(*self._seats(owner.uid))
             self._touch(*self._planned_nodes(owner.uid, uid))
         self._touch(pod.spec.node_name)
+
+    def _disown(self, gang: GangRef, namespace: str) -> None:
+        key = owner_key(gang, namespace)
+        if key is not None:
+            self._gangs_of[key].discard(gang.uid)
+            if not self._gangs_of[key]:
+                del self._gangs_of[key]
 
     def _seats(self, job_uid: str) -> Iterable[str]:
         plan = self._plans.get(job_uid)
