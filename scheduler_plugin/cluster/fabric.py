@@ -3,8 +3,10 @@
 It depends on places alone, so one fabric serves all snapshots until a node comes, goes or moves.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 
 import msgspec
 
@@ -42,9 +44,11 @@ class Fabric:
         self.node_depth = max(deepest, levels) + 1
         self.names: list[str] = []
         self._levels: defaultdict[int, list[Branch]] = defaultdict(list)
-        self._single: dict[int, Branch] = {}
+        self._around: dict[tuple[int, int], Branch] = {}
+        self._at: dict[int, list[Branch]] = {}
         ordered = sorted(groups, key=order)
         self.root = self._branch((), [(path, sorted(groups[path], key=natural)) for path in ordered])
+        self.depths = sorted(self._levels)
 
     def _branch(self, path: Path, groups: list[tuple[Path, list[str]]]) -> Branch:
         """Return the domain of these nodes, by the smallest domain of each, and note it with all that is under it."""
@@ -58,6 +62,7 @@ class Fabric:
                 children += [self._node(near, name) for name in names]
         children += [self._branch(*entry) for entry in below.items()]
         made = Branch(path, depth, start, len(self.names), tuple(children))
+        self._around |= {(child.start, child.depth): made for child in children}
         self._levels[depth].append(made)
         return made
 
@@ -70,7 +75,24 @@ class Fabric:
 
     def at(self, depth: int) -> list[Branch]:
         """Return the domains of a level along the topology; a node that is in none counts as one of its own."""
-        found = self._levels.get(depth, [])
+        if depth not in self._at:
+            self._at[depth] = self._with_single(self._levels.get(depth, []))
+        return self._at[depth]
+
+    def under(self, branch: Branch, depth: int) -> Iterator[Branch]:
+        """Yield the domains of a lower level that are under a domain, along the topology."""
+        found = self.at(depth)
+        first = bisect_left(found, branch.start, key=lambda one: one.start)
+        return takewhile(lambda one: one.start < branch.end, islice(found, first, None))
+
+    def around(self, branch: Branch) -> Iterator[Branch]:
+        """Yield the domains that a domain is in, from the smallest up to the whole cluster."""
+        outer = self._around.get((branch.start, branch.depth))
+        while outer is not None:
+            yield outer
+            outer = self._around.get((outer.start, outer.depth))
+
+    def _with_single(self, found: list[Branch]) -> list[Branch]:
         covered = sum(one.end - one.start for one in found)
         if covered == len(self.names):
             return found
@@ -89,6 +111,6 @@ class Atlas:
 
     def fabric(self, nodes: Mapping[str, NodeView], levels: int = 0) -> Fabric:
         """Return the fabric; ``nodes`` are those of any snapshot with these places."""
-        if self._fabric is None:
+        if self._fabric is None or len(self._fabric.names) != len(nodes):
             self._fabric = Fabric([view.place for view in nodes.values()], levels)
         return self._fabric

@@ -1,15 +1,17 @@
 """Plan a gang: all of it or nothing, close together, on healthy nodes. Pure and deterministic."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from outrider.api.gangplacement import RejectedAlternative
-from scheduler_plugin.cluster.members import Member
+from outrider.api.why import WaitReason, Why
+from outrider.topology import TopologyAsk, depth_of, names_of
 from scheduler_plugin.cluster.snapshot import Snapshot
-from scheduler_plugin.placing.domains import Tree, label
-from scheduler_plugin.placing.explain import refusal
+from scheduler_plugin.placing.domains import label
+from scheduler_plugin.placing.explain import Scope, refusal
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
 from scheduler_plugin.placing.room import Room
+from scheduler_plugin.placing.search import Bounds, Nodes, Search, segments_of
 from scheduler_plugin.placing.spares import nearest_spares
 
 _MOST_REJECTED: Final = 8  # alternatives kept for explanations
@@ -18,40 +20,57 @@ _MOST_REJECTED: Final = 8  # alternatives kept for explanations
 def plan(gang: Gang, snapshot: Snapshot, spares: int, now: float) -> Placement | Refusal:
     """Return nodes for every member and up to ``spares`` spare nodes, or a refusal, at ``now`` (seconds since 1970).
 
-    In order: the lowest domain that holds the gang, the fewest leaves in it, the healthiest nodes, the domain that is
-    left with the least room (so that whole free leaves stay whole). Ranks follow the topology.
+    In order: the lowest domain that holds the gang, the fewest domains at each level below it, the healthiest nodes,
+    whole leaves and cliques left whole, the least room left over. Ranks follow the topology. A level that the gang
+    requires and the cluster does not have is refused at once.
     """
+    unknown = _unknown(gang.ask, snapshot)
+    if unknown:
+        return Refusal(unknown, why=Why(reason=WaitReason.NEVER_FITS, pods=len(gang.members), notes=[unknown]))
     room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now)
-    tree = Tree(room.slots(), snapshot.nodes)
-    needs = [len(kind) for kind in room.kinds]
-    alike = len(needs) == 1 and not room.intertwined
-    nodes = _alike(tree, needs[0], gang.members) if alike else _mixed(tree, needs, gang.members, room)
-    rejected = _rejected(tree, needs)
+    search = Search(room, snapshot)
+    bounds = _bounds(gang.ask, snapshot)
+    nodes = _place(search, gang, bounds)
+    rejected = _rejected(search, gang, bounds.top)
     if nodes is None:
-        return refusal(gang, snapshot, now, rejected=rejected)
+        scope = Scope(bounds.top, bounds.segment if gang.ask.segment_required else 0)
+        return refusal(gang, snapshot, now, scope=scope, rejected=rejected)
     return Placement(nodes, nearest_spares(room, gang.members, set(nodes.values()), snapshot, spares), rejected)
 
 
-def _alike(tree: Tree, need: int, members: Sequence[Member]) -> dict[str, str] | None:
-    domains = next(tree.holding([need]), None)
-    if domains is None:
-        return None
-    seats = [path[-1] for path, count in tree.best(domains, need) for _ in range(count)]
-    ranked = sorted(members, key=lambda one: one.rank)
-    return {one.uid: name for one, name in zip(ranked, seats, strict=True)}
+def _unknown(ask: TopologyAsk, snapshot: Snapshot) -> str:
+    """Return what is wrong with the levels that the gang requires, empty where nothing is."""
+    required = (ask.required_level, ask.segment_level if ask.segment_required else "")
+    for level in filter(None, required):
+        if depth_of(snapshot.levels, level) is None:
+            known = names_of(snapshot.levels)
+            return f"requires the level {level!r}, which this cluster does not have: use one of {known}"
+    return ""
 
 
-def _mixed(tree: Tree, needs: Sequence[int], members: Sequence[Member], room: Room) -> dict[str, str] | None:
-    """Place members that ask for different things: in rank order, each on the first node with room."""
-    ranked = sorted(members, key=lambda one: one.rank)
-    domains = (domain for level in tree.holding(needs) for domain in level)
-    tries = (room.first_fit(ranked, tree.under(domain)) for domain in domains)
+def _bounds(ask: TopologyAsk, snapshot: Snapshot) -> Bounds:
+    top = depth_of(snapshot.levels, ask.required_level) if ask.required_level else 0
+    segment = depth_of(snapshot.levels, ask.segment_level) if ask.segment_level else 0
+    return Bounds(top or 0, segment or 0)
+
+
+def _place(search: Search, gang: Gang, bounds: Bounds) -> Nodes | None:
+    """Place the gang with its segments together; where that is only a wish, at the lowest level that allows it."""
+    segments = segments_of(gang.members, gang.ask)
+    tries = (search.place(segments, one) for one in _concessions(bounds, must=gang.ask.segment_required))
     return next((nodes for nodes in tries if nodes is not None), None)
 
 
-def _rejected(tree: Tree, needs: Sequence[int]) -> tuple[RejectedAlternative, ...]:
-    need = sum(needs)
+def _concessions(bounds: Bounds, *, must: bool) -> Iterator[Bounds]:
+    yield bounds
+    if not must and bounds.segment:
+        yield from (Bounds(bounds.top, depth) for depth in range(bounds.segment - 1, bounds.top, -1))
+        yield Bounds(bounds.top)
+
+
+def _rejected(search: Search, gang: Gang, top: int) -> tuple[RejectedAlternative, ...]:
+    near = search.nearest(top or search.fabric.leaf_depth, _MOST_REJECTED)
     return tuple(
-        RejectedAlternative(domain=label(path), reason=f"room for {room} of {need} pods")
-        for path, room in tree.most(needs, _MOST_REJECTED)
+        RejectedAlternative(domain=label(one.path), reason=f"room for {room} of {len(gang.members)} pods")
+        for one, room in near
     )

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from outrider.api.core import Toleration
 from scheduler_plugin.cluster.members import Member
@@ -9,6 +10,8 @@ from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.checks import Checks
 from scheduler_plugin.placing.constraints import selects, untolerated
+
+_MANY: Final = 1 << 30
 
 
 class Room:
@@ -33,41 +36,48 @@ class Room:
         self.kinds = list(kinds.values())
         self._shapes = {one.uid: shape for shape, kind in kinds.items() for one in kind}
         self._free: dict[str, dict[str, int]] = {}
-        self._snapshot, self._job_uid = snapshot, job_uid
-        self._eligible = {
-            shape: {
-                view.name: view
-                for view in snapshot.nodes.values()
-                if view.name not in excluded
-                and eligible(view, kind[0], now)
-                and not self._checks.against(view, kind[0])
-            }
-            for shape, kind in kinds.items()
-        }
+        self._snapshot, self._job_uid, self._excluded, self._now = snapshot, job_uid, excluded, now
+        self._eligible: defaultdict[tuple[object, ...], dict[str, bool]] = defaultdict(dict)
+        if self._checks.peers.matter:  # what is so before any member is placed
+            for kind in self.kinds:
+                for view in snapshot.nodes.values():
+                    self._able(kind[0], view)
 
     @property
     def intertwined(self) -> bool:
         """True where members decide about each other's nodes, so that counting slots is not enough."""
         return self._checks.peers.intertwined
 
-    def slots(self) -> list[dict[str, int]]:
-        """Return for each kind of member how many fit on each node, nodes with no room left out."""
+    def counts(self, one: Member, names: Iterable[str]) -> list[int]:
+        """Return how many members of this kind fit on each of the nodes."""
+        nodes, gpus = self._snapshot.nodes, one.gpus
+        most = 1 if self._checks.peers.alone(one) else _MANY
+        asked = [(name, amount) for name, amount in one.requests.items() if amount > 0]
         found = []
-        for kind in self.kinds:
-            counts = (
-                (view.name, self._count(view, kind[0])) for view in self._eligible[self._shapes[kind[0].uid]].values()
-            )
-            found.append({name: count for name, count in counts if count > 0})
+        for name in names:
+            view = nodes.get(name)
+            count = 0
+            if view is not None and view.free_gpus >= gpus:
+                room = self._room(view) if view.holds else view.free
+                for resource, amount in asked:
+                    fitting = room.get(resource, 0) // amount
+                    if fitting < count or not count:
+                        count = fitting
+                        if count <= 0:
+                            break
+                count = min(count, most) if count > 0 and self._able(one, view) else 0
+            found.append(count)
         return found
 
     def fitting(self, one: Member) -> Iterator[NodeView]:
         """Yield the nodes that have room for the member."""
-        return (view for view in self._eligible[self._shapes[one.uid]].values() if self._fits(one, view))
+        views = self._snapshot.nodes.values()
+        return (view for view in views if self._fits(one, view) and self._able(one, view))
 
     def on(self, name: str, one: Member) -> NodeView | None:
         """Return the node of that name if it has room for the member."""
-        view = self._eligible[self._shapes[one.uid]].get(name)
-        return view if view is not None and self._fits(one, view) else None
+        view = self._snapshot.nodes.get(name)
+        return view if view is not None and self._fits(one, view) and self._able(one, view) else None
 
     def use(self, view: NodeView, one: Member) -> None:
         """Take the member's requests from the node."""
@@ -83,26 +93,41 @@ class Room:
         What was taken on the way is given back in that case.
         """
         allowed = [self._snapshot.nodes[name] for name in names]
-        before = {view.name: dict(self._room(view)) for view in allowed}
         nodes: dict[str, str] = {}
+        passed: dict[tuple[object, ...], int] = {}  # nodes that had no room for a kind have none later on
         for one in members:
-            able = self._eligible[self._shapes[one.uid]]
-            view = next((view for view in allowed if view.name in able and self._fits(one, view)), None)
-            if view is None:
-                self._give_back(members, nodes, before)
+            kind = self._shapes[one.uid]
+            start = 0 if self._checks.peers.matter else passed.get(kind, 0)
+            able = (at for at in range(start, len(allowed)) if self.on(allowed[at].name, one))
+            passed[kind] = next(able, len(allowed))
+            if passed[kind] == len(allowed):
+                self.give_back(members, nodes)
                 return None
+            view = allowed[passed[kind]]
             nodes[one.uid] = view.name
             self.use(view, one)
         return nodes
 
-    def _give_back(
-        self, members: Sequence[Member], nodes: Mapping[str, str], before: Mapping[str, dict[str, int]]
-    ) -> None:
-        self._free |= before
-        if self._checks.peers.matter:
-            for one in members:
-                if one.uid in nodes:
+    def give_back(self, members: Iterable[Member], nodes: Mapping[str, str]) -> None:
+        """Undo ``use`` for the members that have a node in ``nodes`` (by pod UID)."""
+        for one in members:
+            if one.uid in nodes:
+                room = self._free[nodes[one.uid]]
+                for name, amount in one.requests.items():
+                    room[name] += amount
+                if self._checks.peers.matter:
                     self._checks.peers.remove(one, self._snapshot.nodes[nodes[one.uid]])
+
+    def _able(self, one: Member, view: NodeView) -> bool:
+        """Return whether anything but room is against the member there; the same for all of its kind."""
+        known = self._eligible[self._shapes[one.uid]]
+        if view.name not in known:
+            known[view.name] = (
+                view.name not in self._excluded
+                and eligible(view, one, self._now)
+                and not self._checks.against(view, one)
+            )
+        return known[view.name]
 
     def _fits(self, one: Member, view: NodeView) -> bool:
         peers = self._checks.peers
@@ -112,11 +137,6 @@ class Room:
         if view.name not in self._free:
             self._free[view.name] = view.room(self._job_uid)
         return self._free[view.name]
-
-    def _count(self, view: NodeView, one: Member) -> int:
-        room = self._room(view)
-        count = min((room.get(name, 0) // amount for name, amount in one.requests.items() if amount), default=0)
-        return min(count, 1) if self._checks.peers.alone(one) else count
 
 
 def eligible(view: NodeView, one: Member, now: float) -> bool:
