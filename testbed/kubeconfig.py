@@ -10,8 +10,17 @@ from testbed.certificates import Authority
 def write(path: Path, url: str, authority: Authority, user: str, group: str | None = None) -> Path:
     """Write a kubeconfig, as JSON (which is YAML), by which its reader is `user` in `group`."""
     certificate, key = authority.client(user.replace(":", "-"), user, group)
-    cluster = {"server": url, "certificate-authority-data": _data(authority.folder / "ca.crt")}
     identity = {"client-certificate-data": _data(certificate), "client-key-data": _data(key)}
+    return _write(path, url, authority, user, identity)
+
+
+def write_token(path: Path, url: str, authority: Authority, user: str, token: str) -> Path:
+    """Write a kubeconfig by which its reader is the service account whose token it holds."""
+    return _write(path, url, authority, user, {"token": token})
+
+
+def _write(path: Path, url: str, authority: Authority, user: str, identity: dict[str, str]) -> Path:
+    cluster = {"server": url, "certificate-authority-data": _data(authority.folder / "ca.crt")}
     content = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -16,7 +16,8 @@ _RUNNING: Final = """\
 phase: Running
 startTime: {{ $now }}
 hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
-podIP: {{ PodIPWith .spec.nodeName (or .spec.hostNetwork false) .metadata.uid .metadata.name .metadata.namespace | Quote }}
+{{ $shared := or .spec.hostNetwork false }}
+podIP: {{ PodIPWith .spec.nodeName $shared .metadata.uid .metadata.name .metadata.namespace | Quote }}
 conditions:
 {{ range list "Initialized" "Ready" "ContainersReady" }}
 - {type: {{ . }}, status: "True", lastTransitionTime: {{ $now }}}

@@ -66,6 +66,7 @@ CATALOGUE: Final = (
             "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
             "kind": "Configuration",
             "leaderElection": {"leaderElect": False},
+            "webhook": {"host": ""},  # without it v2.1.0 ends on a nil pointer
         },
         namespace="kubeflow-system",
     ),

@@ -37,12 +37,6 @@ class Example(msgspec.Struct, frozen=True):
     operators: tuple[str, ...] = ()
     """Controllers that it needs beyond Kubernetes' own."""
 
-    resource: str = ""
-    """Group, version and plural of its API path."""
-
-    others: tuple[Object, ...] = ()
-    """What must be there before."""
-
     @property
     def name(self) -> str:
         """Name of the job."""
@@ -71,7 +65,7 @@ def job(variant: str = "indexed", size: int = 4) -> Example:
     """A batch Job: Indexed, or plain, whose pods are independent."""
     mode = {"indexed": "Indexed", "plain": "NonIndexed"}[variant]
     spec = _job_spec(size) | {"completionMode": mode}
-    return Example("job", variant, _object("batch/v1", "Job", f"job-{variant}", spec), size, (), "batch/v1/jobs")
+    return Example("job", variant, _object("batch/v1", "Job", f"job-{variant}", spec), size)
 
 
 def _job_spec(size: int, gpus: int = 8) -> Object:
@@ -96,7 +90,7 @@ def stateful_set(variant: str = "parallel", size: int = 3) -> Example:
         "template": template(labels=labels),
     }
     body = _object("apps/v1", "StatefulSet", f"set-{variant}", spec)
-    return Example("statefulset", variant, body, size, (), "apps/v1/statefulsets")
+    return Example("statefulset", variant, body, size)
 
 
 def job_set(variant: str = "replicas") -> Example:
@@ -115,11 +109,11 @@ def job_set(variant: str = "replicas") -> Example:
             spec["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
         spec["replicatedJobs"] = [leader, workers]
     body = _object("jobset.x-k8s.io/v1alpha2", "JobSet", f"jobset-{variant}", spec, **metadata)
-    return Example("jobset", variant, body, 4, ("jobset",), "jobset.x-k8s.io/v1alpha2/jobsets")
+    return Example("jobset", variant, body, 4, ("jobset",))
 
 
 def leader_worker_set(variant: str = "created", *, restart: str = "RecreateGroupOnPodRestart") -> Example:
-    """A LeaderWorkerSet of two groups of four: workers made with their leader, or when it is Ready, or under one leaf."""
+    """A LeaderWorkerSet of two groups of four; workers come with their leader, or once it is Ready or bound."""
     policy = "LeaderReady" if variant == "leader-ready" else "LeaderCreated"
     group = {"size": 4, "workerTemplate": template(), "restartPolicy": restart}
     metadata: Object = {}
@@ -129,8 +123,7 @@ def leader_worker_set(variant: str = "created", *, restart: str = "RecreateGroup
         metadata = {"annotations": {"leaderworkerset.sigs.k8s.io/exclusive-topology": LEAF}}
     spec = {"replicas": 2, "startupPolicy": policy, "leaderWorkerTemplate": group}
     body = _object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", f"lws-{variant}", spec, **metadata)
-    resource = "leaderworkerset.x-k8s.io/v1/leaderworkersets"
-    return Example("leaderworkerset", variant, body, 8, ("lws",), resource)
+    return Example("leaderworkerset", variant, body, 8, ("lws",))
 
 
 def pytorch_job(variant: str = "master") -> Example:
@@ -144,7 +137,7 @@ def pytorch_job(variant: str = "master") -> Example:
         spec["pytorchReplicaSpecs"]["Master"] = master
     body = _object("kubeflow.org/v1", "PyTorchJob", f"pytorch-{variant}", spec)
     pods = 3 if variant == "elastic" else 4
-    return Example("pytorchjob", variant, body, pods, ("training-operator",), "kubeflow.org/v1/pytorchjobs")
+    return Example("pytorchjob", variant, body, pods, ("training-operator",))
 
 
 def tf_job() -> Example:
@@ -155,18 +148,18 @@ def tf_job() -> Example:
         for role, (count, gpus) in counts.items()
     }
     body = _object("kubeflow.org/v1", "TFJob", "tf-roles", {"tfReplicaSpecs": roles})
-    return Example("tfjob", "roles", body, 5, ("training-operator",), "kubeflow.org/v1/tfjobs")
+    return Example("tfjob", "roles", body, 5, ("training-operator",))
 
 
 def jax_job() -> Example:
     """A JAXJob of three workers."""
     worker = {"replicas": 3, "restartPolicy": "OnFailure", "template": _named(template(), "jax")}
     body = _object("kubeflow.org/v1", "JAXJob", "jax-workers", {"jaxReplicaSpecs": {"Worker": worker}})
-    return Example("jaxjob", "workers", body, 3, ("training-operator",), "kubeflow.org/v1/jaxjobs")
+    return Example("jaxjob", "workers", body, 3, ("training-operator",))
 
 
 def mpi_job(variant: str = "at-startup") -> Example:
-    """An MPIJob of three workers whose launcher has no GPU; it comes with them, when they are Ready, or is one of them."""
+    """An MPIJob of three workers; its launcher comes with them, or once they are Ready, or has GPUs of its own."""
     launcher = {"replicas": 1, "template": template(gpus=8 if variant == "launcher-works" else 0)}
     spec = {
         "slotsPerWorker": 8,
@@ -176,7 +169,7 @@ def mpi_job(variant: str = "at-startup") -> Example:
     if variant == "launcher-works":
         spec["runLauncherAsWorker"] = True
     body = _object("kubeflow.org/v2beta1", "MPIJob", f"mpi-{variant}", spec)
-    return Example("mpijob", variant, body, 4, ("mpi-operator",), "kubeflow.org/v2beta1/mpijobs")
+    return Example("mpijob", variant, body, 4, ("mpi-operator",))
 
 
 def train_job(variant: str = "torch") -> Example:
@@ -193,22 +186,20 @@ def train_job(variant: str = "torch") -> Example:
         "podTemplateOverrides": [override],
     }
     body = _object("trainer.kubeflow.org/v1alpha1", "TrainJob", f"train-{variant}", spec)
-    return Example("trainjob", variant, body, 3, ("jobset", "trainer"), "trainer.kubeflow.org/v1alpha1/trainjobs")
+    return Example("trainjob", variant, body, 3, ("jobset", "trainer"))
 
 
 def ray_cluster(variant: str = "workers") -> Example:
     """A RayCluster of a head without GPUs and three workers, or two workers of two hosts each."""
     replicas, hosts = (2, 2) if variant == "multi-host" else (3, 1)
     body = _object("ray.io/v1", "RayCluster", f"ray-{variant}", _ray_spec(replicas, hosts))
-    return Example("raycluster", variant, body, 1 + replicas * hosts, ("kuberay",), "ray.io/v1/rayclusters")
+    return Example("raycluster", variant, body, 1 + replicas * hosts, ("kuberay",))
 
 
 def ray_job() -> Example:
-    """A RayJob whose cluster has a head and two workers; its submitter waits for a dashboard that nobody serves here."""
+    """A RayJob with a cluster of a head and two workers, whose dashboard nobody serves here."""
     spec = {"entrypoint": "python train.py", "rayClusterSpec": _ray_spec(2, 1)}
-    return Example(
-        "rayjob", "workers", _object("ray.io/v1", "RayJob", "ray-job", spec), 3, ("kuberay",), "ray.io/v1/rayjobs"
-    )
+    return Example("rayjob", "workers", _object("ray.io/v1", "RayJob", "ray-job", spec), 3, ("kuberay",))
 
 
 def _ray_spec(replicas: int, hosts: int) -> Object:

@@ -1,15 +1,16 @@
 """What a controller's own module says is to be installed, with its Services led to where it runs."""
 
 import base64
+import http.client
 import json
 import subprocess
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from testbed.api import Api
 from testbed.build import program
 from testbed.errors import TestbedError
 from testbed.operators.catalogue import Operator
@@ -30,7 +31,7 @@ def folder(operator: Operator) -> Path:
     Raises:
         TestbedError: it cannot be fetched.
     """
-    argv = [find_go(silent), "mod", "download", "-json", operator.module]
+    argv: list[str | Path] = [find_go(silent), "mod", "download", "-json", operator.module]
     done = subprocess.run(argv, cwd=MODULES / operator.name, capture_output=True, text=True, check=False)
     if done.returncode:
         raise TestbedError(f"{operator.module} could not be fetched: {done.stdout.strip() or done.stderr.strip()}")
@@ -54,11 +55,10 @@ def read(operator: Operator, bases: Iterable[str], scratch: Path) -> list[Object
     return [one for one in yaml.load_all(text, yaml.CSafeLoader) if one]
 
 
-def account(objects: Iterable[Object]) -> str:
-    """User name of the account that the operator runs under."""
+def account(objects: Iterable[Object]) -> tuple[str, str]:
+    """Namespace and name of the service account that the operator runs under."""
     deployment = next(one for one in objects if one["kind"] == "Deployment")
-    name = deployment["spec"]["template"]["spec"]["serviceAccountName"]
-    return f"system:serviceaccount:{deployment['metadata']['namespace']}:{name}"
+    return deployment["metadata"]["namespace"], deployment["spec"]["template"]["spec"]["serviceAccountName"]
 
 
 def certificate_secret(objects: Iterable[Object]) -> tuple[str, str] | None:
@@ -75,13 +75,23 @@ def certificate_secret(objects: Iterable[Object]) -> tuple[str, str] | None:
 
 def adapted(operator: Operator, objects: Iterable[Object], address: str) -> Iterator[Object]:
     """What is applied: all but what would run in pods, and Services whose endpoint is the process at ``address``."""
-    for one in objects:
+    everything = list(objects)
+    if operator.namespace:
+        yield from _overlay(operator.namespace, certificate_secret(everything))
+    for one in everything:
         if one["kind"] in _NOT_RUN or one["metadata"]["name"] in operator.omitted:
             continue
         if one["kind"] == "Service":
             one["spec"].pop("selector", None)
             yield _endpoints(one, address)
         yield one
+
+
+def _overlay(namespace: str, secret: tuple[str, str] | None) -> Iterator[Object]:
+    """What the overlay above the bases would add."""
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    if secret:
+        yield {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": namespace, "name": secret[1]}}
 
 
 def _endpoints(service: Object, address: str) -> Object:
@@ -115,21 +125,19 @@ def apply(state: State, objects: Iterable[Object]) -> None:
         _kubectl([config, "wait", "--for=condition=Established", f"--timeout={_PATIENCE_S:.0f}s", "crd", *kinds])
 
 
-def write_certificates(api_get: Any, secret: tuple[str, str], into: Path) -> None:
-    """Write the Secret's files once the controller has filled it, as a kubelet would mount them.
+def token(api: Api, namespace: str, name: str) -> str:
+    """A token of a service account, good for a day. Raises TestbedError."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+    status, answer = api.call("POST", path, {"spec": {"expirationSeconds": 24 * 3600}})
+    if status != http.client.CREATED:
+        raise TestbedError(f"no token for {namespace}/{name}: {answer}")
+    return str(answer["status"]["token"])
 
-    Raises:
-        TestbedError: it stayed empty for a minute.
-    """
-    namespace, name = secret
-    deadline = time.monotonic() + _PATIENCE_S
-    while "tls.crt" not in (data := api_get(f"/api/v1/namespaces/{namespace}/secrets/{name}").get("data") or {}):
-        if time.monotonic() > deadline:
-            raise TestbedError(f"secret {namespace}/{name} got no certificate within {_PATIENCE_S:.0f} s")
-        time.sleep(0.05)
-    into.mkdir(parents=True, exist_ok=True)
-    for file, content in sorted(data.items(), reverse=True):  # the key is there when the certificate is looked for
-        (into / file).write_bytes(base64.b64decode(content))
+
+def certificates(api: Api, namespace: str, secret: str) -> dict[str, bytes]:
+    """Files of the Secret with the webhooks' certificate; empty until the controller has filled it."""
+    data = api.get(f"/api/v1/namespaces/{namespace}/secrets/{secret}").get("data") or {}
+    return {file: base64.b64decode(content) for file, content in data.items()}
 
 
 def _kubectl(arguments: list[str], body: str | None = None) -> str:

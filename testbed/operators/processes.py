@@ -5,11 +5,12 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from testbed import control_plane, kubeconfig, network, processes
+from testbed.api import Api
 from testbed.build import build_all, program
 from testbed.certificates import Authority
 from testbed.errors import MissingPrerequisiteError, TestbedError
@@ -70,10 +71,16 @@ def _launch(state: State, one: Operator) -> tuple[str, str] | None:
     objects = manifests.read(one, one.bases, scratch)
     manifests.apply(state, manifests.adapted(one, objects, state.plan.operator_ip(index)))
     network.add_operator(state.plan, index)
-    authority = Authority(control_plane.certificates(state))
-    config = kubeconfig.write(scratch / "kubeconfig", state.plan.api_url, authority, manifests.account(objects))
+    config = _identity(state, scratch / "kubeconfig", *manifests.account(objects))
     processes.spawn(state, one.name, _command(state, one), {"KUBECONFIG": str(config)})
     return manifests.certificate_secret(objects)
+
+
+def _identity(state: State, path: Path, namespace: str, account: str) -> Path:
+    authority = Authority(control_plane.certificates(state))
+    with contextlib.closing(control_plane.admin(state)) as api:
+        token = manifests.token(api, namespace, account)
+    return kubeconfig.write_token(path, state.plan.api_url, authority, account, token)
 
 
 def _folder(state: State, one: Operator) -> Path:
@@ -95,18 +102,31 @@ def _command(state: State, one: Operator) -> list[object]:
 
 
 def _wait(state: State, one: Operator, secret: tuple[str, str] | None) -> None:
-    address = state.plan.operator_ip(CATALOGUE.index(one))
     if secret:
-        into = _folder(state, one) / manifests.CERTIFICATES.removeprefix("/")
         with contextlib.closing(control_plane.admin(state)) as api:
-            manifests.write_certificates(api.get, secret, into)
+            _until(state, one, lambda: _mount(api, secret, _folder(state, one)))
+    url = f"http://{state.plan.operator_ip(CATALOGUE.index(one))}{one.probe}"
+    _until(state, one, lambda: _answers(url))
+
+
+def _until(state: State, one: Operator, done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _READY_S
-    while not _answers(f"http://{address}{one.probe}"):
+    while not done():
         processes.require_running(state, one.name)
         if time.monotonic() > deadline:
             words = processes.tail(state, one.name)
             raise TestbedError(f"{one.name} was not ready within {_READY_S:.0f} s; its last lines:\n{words}")
         time.sleep(0.1)
+
+
+def _mount(api: Api, secret: tuple[str, str], scratch: Path) -> bool:
+    """Write the Secret's files where a kubelet would mount them; False: there are none yet."""
+    files = manifests.certificates(api, *secret)
+    into = scratch / manifests.CERTIFICATES.removeprefix("/")
+    into.mkdir(parents=True, exist_ok=True)
+    for name in sorted(files, reverse=True):  # the key is there when the certificate is looked for
+        (into / name).write_bytes(files[name])
+    return bool(files)
 
 
 def _answers(url: str) -> bool:

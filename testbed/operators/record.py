@@ -8,7 +8,7 @@ import argparse
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,8 +64,6 @@ def record(api: Api, example: Example) -> Object:
 
 
 def _create(api: Api, example: Example) -> None:
-    for other in example.others:
-        api.ensure(_collection(other), other)
     api.ensure(_collection(example.body), example.body)
 
 
@@ -96,8 +94,13 @@ def _owners(api: Api, pods: Iterable[Object]) -> list[Object]:
             if reference.get("controller") and reference["uid"] not in found and reference["kind"] != "Pod"
         }
         level = [api.get(f"{_collection(ref)}/{ref['name']}") for ref in wanted.values()]
-        found = {one["metadata"]["uid"]: one for one in level} | found
-    return list(found.values())
+        found |= {one["metadata"]["uid"]: one for one in level}
+    return sorted(found.values(), key=lambda one: _depth(one, found))
+
+
+def _depth(one: Object, found: Mapping[str, Object]) -> int:
+    above = [found[ref["uid"]] for ref in one["metadata"].get("ownerReferences", []) if ref["uid"] in found]
+    return 1 + max((_depth(each, found) for each in above), default=0)
 
 
 def _collection(one: Object) -> str:
