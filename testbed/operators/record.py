@@ -95,7 +95,7 @@ def _owners(api: Api, pods: Iterable[Object]) -> list[Object]:
         }
         level = [api.get(f"{_collection(ref)}/{ref['name']}") for ref in wanted.values()]
         found |= {one["metadata"]["uid"]: one for one in level}
-    return sorted(found.values(), key=lambda one: _depth(one, found))
+    return sorted(found.values(), key=lambda one: (_depth(one, found), "ownerReferences" in one["metadata"]))
 
 
 def _depth(one: Object, found: Mapping[str, Object]) -> int:
