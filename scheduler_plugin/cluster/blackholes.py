@@ -159,6 +159,10 @@ class Blackholes:
         for pod_uid in list(self._by_node.get(name, ())):
             self._drop(pod_uid)
 
+    def failures(self, node: str) -> int:
+        """Return how many failures of a node are remembered."""
+        return len(self._by_node.get(node, ()))
+
     def closure(self, node: str) -> Closure | None:
         """Return until when and why the node gets nothing new."""
         failures = self._by_node.get(node)

@@ -19,6 +19,7 @@ _UNRESOLVABLE: Final = frozenset(
         reasons.NODE_UNHEALTHY,
         reasons.NODE_UNKNOWN_HEALTH,
         reasons.NODE_QUARANTINED,
+        reasons.NODE_REJECTS,
         reasons.NODE_NOT_PLANNED,
         reasons.GANG_NOT_PLANNED,
     )

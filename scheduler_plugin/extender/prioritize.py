@@ -17,7 +17,8 @@ def prioritize(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -
     """Return one score per name, in the order given, at ``now`` (seconds since 1970). Raises BadQuantity.
 
     A planned pod gets its planned node. Others get healthy nodes that are already in use, under leaves that are, so
-    that whole nodes and leaves stay free for gangs. A name that is not known scores 0.
+    that whole nodes and leaves stay free for gangs. A name that is not known scores 0, and so does a node in a suspect
+    domain: a pod on its own risks little there, and is better off there than nowhere.
     """
     ask = ask_of(pod, snapshot)
     plan = snapshot.plan_of(ask.job_uid) if ask.job_uid else None
@@ -30,6 +31,6 @@ def prioritize(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -
 
 
 def _score(view: NodeView | None, leaf_gpus: Mapping[Path, int], now: float) -> int:
-    if view is None or view.usable_until < now:
+    if view is None or view.usable_until < now or view.suspect:
         return 0
     return view.preference + (1 if leaf_gpus.get(view.place.path) else 0)
