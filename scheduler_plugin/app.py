@@ -36,8 +36,14 @@ class Plugin:
     def __init__(self, client: Client, config: Config, rules: Rules, name: str, namespace: str) -> None:
         self._client, self._config = client, config
         self._world = World(rules, wake=self._publish_soon, on_gang=self._on_gang, on_nodes=self._on_nodes)
-        self._planner = Planner(client, self._world, EventRecorder(client, PLANNER_MANAGER), rules)
         self._elector = LeaderElector(client, PLANNER_LEASE, namespace, name)
+        self._planner = Planner(
+            client,
+            self._world,
+            EventRecorder(client, PLANNER_MANAGER),
+            rules,
+            leading=lambda: self._elector.is_leader,
+        )
         self._following = Following(client, self._world)
         self._known = False
         self.port = 0
@@ -48,6 +54,7 @@ class Plugin:
             group.create_task(self._following.run())
             group.create_task(self._serve())
             group.create_task(self._plan())
+            group.create_task(self._planner.watch())
 
     def readiness(self) -> str | None:
         """Return what is still missing before filter can answer, None when nothing is."""

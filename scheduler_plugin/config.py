@@ -57,9 +57,6 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
     retry_cap_seconds: Seconds = 300.0
     """The longest such wait."""
 
-    watch_stale_seconds: Seconds = 90.0
-    """No new plan while a watch was silent for longer; the API server speaks about every minute on a quiet one."""
-
     lag_seconds: Seconds = 90.0
     """Nothing is planned on older data of nodes, pods or placements. A quiet watch says something each minute."""
 

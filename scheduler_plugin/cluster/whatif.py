@@ -1,7 +1,7 @@
 """Snapshots as they would be if some gangs ended or gave up what they hold. Pure."""
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -15,33 +15,43 @@ LONE: Final = ""  # stands for the pods of no gang where uses are told by gang
 def without_holds(snapshot: Snapshot, gangs: Collection[str]) -> Snapshot:
     """Return the snapshot as if these gangs (UIDs) held nothing for pods to come."""
     known = frozenset(gangs)
-    return _changed(snapshot, {name: _view(view, known, ()) for name, view in snapshot.nodes.items()} if known else {})
+    return _with(snapshot, {view.name: _view(view, known, ()) for view in _holding(snapshot, known)})
 
 
-def without_gangs(snapshot: Snapshot, gangs: Collection[str], vacated: Collection[str] = ()) -> Snapshot:
-    """Return the snapshot as if these gangs (UIDs) had ended, and the pods of no gang on ``vacated`` nodes."""
+def without_gangs(snapshot: Snapshot, gangs: Collection[str]) -> Snapshot:
+    """Return the snapshot as if these gangs (UIDs) had ended: nothing used, nothing held."""
     known = frozenset(gangs)
-    return _changed(
-        snapshot,
-        {
-            name: _view(view, known, (*known, LONE) if name in vacated else known)
-            for name, view in snapshot.nodes.items()
-        },
-    )
+    views = (view for view in snapshot.nodes.values() if not known.isdisjoint(tenants(view)))
+    return _with(snapshot, {view.name: _view(view, known, known) for view in views})
 
 
-def _changed(snapshot: Snapshot, nodes: Mapping[str, NodeView]) -> Snapshot:
-    return msgspec.structs.replace(snapshot, nodes=nodes) if nodes else snapshot
+def vacated(snapshot: Snapshot, leaving: Iterable[tuple[str, str]]) -> Snapshot:
+    """Return the snapshot as if pods had left: ``leaving`` are pairs of a node's name and a gang's UID, or LONE."""
+    gangs: defaultdict[str, set[str]] = defaultdict(set)
+    for name, uid in leaving:
+        gangs[name].add(uid)
+    return _with(snapshot, {name: _view(snapshot.nodes[name], uids, uids) for name, uids in gangs.items()})
 
 
-def _view(view: NodeView, holding: frozenset[str], using: Collection[str]) -> NodeView:
+def tenants(view: NodeView) -> frozenset[str]:
+    """Return the UIDs of the gangs whose pods run on the node, LONE among them, or are about to."""
+    return frozenset(view.uses) | frozenset(view.holds)
+
+
+def _holding(snapshot: Snapshot, gangs: frozenset[str]) -> Iterator[NodeView]:
+    return (view for view in snapshot.nodes.values() if not gangs.isdisjoint(view.holds)) if gangs else iter(())
+
+
+def _with(snapshot: Snapshot, changed: Mapping[str, NodeView]) -> Snapshot:
+    return msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, **changed}) if changed else snapshot
+
+
+def _view(view: NodeView, holding: Collection[str], using: Collection[str]) -> NodeView:
     """Return the node without what ``holding`` hold and ``using`` use there."""
-    leaving = [uses for uid, uses in view.uses.items() if uid in using]
-    if not leaving and holding.isdisjoint(view.holds):
-        return view
     back: Counter[str] = Counter()
-    for uses in leaving:
-        back.update(uses)
+    for uid, uses in view.uses.items():
+        if uid in using:
+            back.update(uses)
     free = {name: amount + back.get(name, 0) for name, amount in view.free.items()}
     holds = {uid: held for uid, held in view.holds.items() if uid not in holding}
     room = {name: free[name] - sum(held.get(name, 0) for held in holds.values()) for name in view.gpu_room}
@@ -55,12 +65,3 @@ def _view(view: NodeView, holding: frozenset[str], using: Collection[str]) -> No
         gpu_room=room,
         guests=tuple(one for one in view.guests if one.gang not in using),
     )
-
-
-def users(snapshot: Snapshot) -> dict[str, list[str]]:
-    """Return the names of the nodes that each gang's pods run on, by the gang's UID, LONE among them."""
-    nodes: dict[str, list[str]] = {}
-    for name, view in snapshot.nodes.items():
-        for uid in view.uses:
-            nodes.setdefault(uid, []).append(name)
-    return nodes

@@ -129,9 +129,10 @@ def _held_back(case: Case, members: Sequence[Member], refused: Refusal, losses: 
     held = reservations(needed, choice.nodes) if choice else reserve(case, needed)
     victims = _victims(case, choice, held)
     why = _why(case, members, refused)
-    message = "; ".join((sentence(why) if why else refused.message, *_held_words(case, held, victims)))
-    said = statuses.waiting(case, message, why=why, rejected=refused.rejected, held=held, preempting=victims)
-    waiting = _waiting(case, case.unbound, said, said.message)
+    message = sentence(why) if why else refused.message
+    told = "; ".join((message, *_held_words(case, held, victims)))
+    said = statuses.waiting(case, told, why=why, rejected=refused.rejected, held=held, preempting=victims)
+    waiting = _waiting(case, case.unbound, said, message)
     asks = displacing and losses is None
     return msgspec.structs.replace(
         waiting, displace=victims, asks_losses=asks, again_seconds=_RECHECK_SECONDS if victims else None

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 from outrider.api.gangplacement import Reservation
 from outrider.api.times import parse_rfc3339
+from outrider.topology.domains import natural
 from outrider.workloads import gpus_in
 from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.reservations import reservations, reserved
 from scheduler_plugin.cluster.snapshot import Snapshot
-from scheduler_plugin.cluster.whatif import LONE, users, without_gangs, without_holds
+from scheduler_plugin.cluster.whatif import LONE, tenants, vacated, without_holds
 from scheduler_plugin.placing.gang import Placement
 from scheduler_plugin.placing.plan import plan
 from scheduler_plugin.placing.room import eligible
@@ -78,19 +79,16 @@ def _large_enough(view: NodeView, amounts: dict[str, int], case: Case) -> bool:
 
 
 def _once_free(case: Case, members: Sequence[Member]) -> Placement | None:
-    """Return the nodes that the gang gets once those that run have ended: as few of them as it takes."""
+    """Return the nodes that the gang gets once those that run have left: as few of them as it takes."""
     base = without_holds(case.snapshot, behind_of(case) | {case.gang.job.uid})
-    gangs = _by_age(case, base)
-    lone = sorted(users(base).get(LONE, ()))
+    leaving = _by_age(case, base)
     asked = case.gang_of(members)
 
     def once(count: int) -> Placement | None:
-        freed = without_gangs(base, gangs[:count], frozenset(lone[: max(count - len(gangs), 0)]))
-        result = plan(asked, freed, 0, case.now)
+        result = plan(asked, vacated(base, leaving[:count]), 0, case.now)
         return result if isinstance(result, Placement) else None
 
-    high = len(gangs) + len(lone)
-    found, low = once(high), 0
+    found, low, high = once(len(leaving)), 0, len(leaving)
     while found is not None and low < high:
         middle = (low + high) // 2
         sooner = once(middle)
@@ -101,15 +99,15 @@ def _once_free(case: Case, members: Sequence[Member]) -> Placement | None:
     return found
 
 
-def _by_age(case: Case, snapshot: Snapshot) -> list[str]:
-    """Return the UIDs of the gangs that use or are about to use nodes, the oldest first, those not on record last.
+def _by_age(case: Case, snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Return who leaves which node, in the order to count on: the oldest gangs first, those not on record later.
 
-    Pods of no gang come after all of them, node by node: nothing tells when they end.
+    Pods of no gang come last: nothing tells when they end.
     """
-    waiting = frozenset(holders(snapshot))
-    about = {uid for view in snapshot.nodes.values() for uid in view.holds if uid not in waiting}
-    running = {*users(snapshot), *about} - {case.gang.job.uid, LONE}
-    return sorted(running, key=lambda uid: (_since(snapshot, uid), uid))
+    staying = {*holders(snapshot), case.gang.job.uid}
+    pairs = [(view.name, uid) for view in snapshot.nodes.values() for uid in tenants(view) if uid not in staying]
+    ages = {uid: _since(snapshot, uid) for _, uid in pairs}
+    return sorted(pairs, key=lambda pair: (pair[1] == LONE, ages[pair[1]], pair[1], natural(pair[0])))
 
 
 def _since(snapshot: Snapshot, uid: str) -> float:

@@ -45,18 +45,17 @@ _WORKERS: Final = 16  # gangs whose writes are under way at once
 _LOOK_SECONDS: Final = 10.0  # how soon what only time changes is noticed: stale health, plans that did not bind
 _TOGETHER_SECONDS: Final = 0.02  # changes of one gang within this time are one change
 _GATHER_SECONDS: Final = 0.2  # changes of nodes that come together wake waiting gangs once
-_STALE_RETRY_SECONDS: Final = 1.0  # how soon a gang is looked at again that must not be planned on old news
+_RETRY_SECONDS: Final = 1.0  # how soon a new leader asks again for the placements of the last one
 _LOSSES_SECONDS: Final = 10.0  # agents tell steps no more often
 
 
 class Planner:
     """Plans the gangs of a World. ``clock`` gives seconds since 1970.
 
-    ``leading`` says whether the lease is surely ours at that moment, ``staleness`` how many seconds ago the API server
-    was last heard on the watch that was silent longest: no plan is made on news older than ``stale_seconds``.
+    ``leading`` says whether the lease is surely ours at that moment.
     """
 
-    def __init__(  # noqa: PLR0913 - what a process knows of its surroundings, each with its default
+    def __init__(
         self,
         client: Client,
         world: World,
@@ -65,11 +64,9 @@ class Planner:
         *,
         clock: Callable[[], float] = time.time,
         leading: Callable[[], bool] = lambda: True,
-        staleness: Callable[[], float] = lambda: 0.0,
-        stale_seconds: float = 90.0,
     ) -> None:
         self._client, self._world, self._rules = FencedClient(client, leading), world, rules
-        self._clock, self._staleness, self._stale_seconds = clock, staleness, stale_seconds
+        self._clock = clock
         self._teller = Teller(self._client, recorder, clock)
         self._queue: WorkQueue[str] | None = None
         self._planning = asyncio.Lock()
@@ -119,7 +116,7 @@ class Planner:
                 page = await self._client.list(GANGPLACEMENTS)
             except KubeError as error:
                 _LOG.warning("placements not read, tried again", extra={"problem": str(error)})
-                await asyncio.sleep(_STALE_RETRY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
             else:
                 for placement in page.items:
                     self._world.on_placement(None, placement)
@@ -206,8 +203,6 @@ class Planner:
             gang = self._world.gang(job_uid)
             if gang is None:
                 return None
-            if self._staleness() > self._stale_seconds:
-                return _STALE_RETRY_SECONDS
             step = await self._decide(gang)
             wanted = None if step.status is None else deliver.placement_with(gang, step.size, step.status)
             if wanted is not None:

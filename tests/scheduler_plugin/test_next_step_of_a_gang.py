@@ -75,10 +75,8 @@ def test_a_gang_that_does_not_fit_waits_whole_and_holds_the_nodes_it_will_get() 
     assert (advanced.outcome, advanced.release) == ("waiting", ())
     assert advanced.status is not None
     assert (advanced.status.state, advanced.status.ranks) == (PlacementState.WAITING, [])
-    assert (
-        advanced.message
-        == "needs 3 nodes with 8 free GPUs; 2 healthy and free, 2 in use; 3 nodes held for it, 2 of them empty"
-    )
+    assert advanced.message == "needs 3 nodes with 8 free GPUs; 2 healthy and free, 2 in use"
+    assert advanced.status.message == f"{advanced.message}; 3 nodes held for it, 2 of them empty"
     assert [(one.ranks, one.nodes) for one in advanced.status.reservations] == [([0, 1, 2], ["n0", "n2", "n3"])]
     assert len(advanced.waiting) == 3
 
