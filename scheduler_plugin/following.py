@@ -29,7 +29,9 @@ from scheduler_plugin.cluster.world import World
 from scheduler_plugin.metrics import STALENESS_SECONDS
 
 _LOG: Final = logging.getLogger(__name__)
-_ABSENT_SECONDS: Final = 60.0  # how often to look whether an optional kind has been installed
+# How often to look whether an optional kind has been installed. A gang whose owner is not known is placed as single
+# pods some 10 seconds after it was made.
+_ABSENT_SECONDS: Final = 5.0
 _ABSENT: Final = (NotFound, Forbidden)
 _MEASURE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0  # how soon stale data is noticed, and its end

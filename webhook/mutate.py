@@ -25,7 +25,7 @@ from outrider.api.names import (
 )
 from outrider.api.trainingpolicy import Elastic, TrainingPolicy
 from outrider.telemetry.traces import job_traceparent
-from outrider.workloads import gang_of, policy_for, rank_of
+from outrider.workloads import gang_of, may_be_gated, policy_for
 from webhook.draft import Draft, Operation
 from webhook.environment import Facts, environment
 from webhook.view import ContainerView, PodView
@@ -93,6 +93,11 @@ def _trace_of(pod: Pod, request_uid: str) -> str:
     return pod.metadata.annotations.get(TRACEPARENT_ANNOTATION) or job_traceparent(owner.uid if owner else request_uid)
 
 
+def _within(pod: Pod, namespace: str) -> Pod:
+    """Return the pod with its namespace, which a hand-made review may leave out: gangs are told apart by it."""
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
+
+
 def _without_nulls(pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return metadata and spec without null members: Go writes some, and they mean absent."""
     return {part: _present(pod[part]) for part in ("metadata", "spec") if pod.get(part) is not None}
@@ -132,9 +137,9 @@ class _Change:
     def __init__(self, pod: Mapping[str, Any], view: PodView, typed: Pod, context: Context, elastic: Elastic) -> None:
         self._draft = Draft(pod)
         self._view = view
-        self._typed = typed
+        self._typed = _within(typed, context.namespace)
         self._context = context
-        self._gang = gang_of(typed)
+        self._gang = gang_of(self._typed)
         self._trace = _trace_of(typed, context.request_uid)
         self._facts = Facts(self._trace, self._gang.uid if self._gang else "", elastic)
         self._warnings: list[str] = []
@@ -168,9 +173,7 @@ class _Change:
                 f"schedulerName {spec.scheduler_name} stays: Outrider watches this pod but does not place it"
             )
             return
-        # Pods of a Job that is not Indexed have no ranks: they are independent workers, not a gang.
-        is_member = self._gang is not None and rank_of(self._typed) is not None
-        if is_member and not any(gate.name == GANG_GATE for gate in spec.scheduling_gates or []):
+        if may_be_gated(self._typed) and not any(gate.name == GANG_GATE for gate in spec.scheduling_gates or []):
             self._draft.append(("spec", "schedulingGates"), {"name": GANG_GATE})
 
     def _volume(self) -> None:
