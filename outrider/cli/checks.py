@@ -150,12 +150,13 @@ def _lease(evidence: Evidence, lease: str, component: str, name: str) -> Check:
     answer = evidence.leases[lease]
     if answer.value is None:
         return Check(component, name, False, answer.problem, hint)
-    if not _held(answer.value, evidence.now):
+    if not held(answer.value, evidence.now):
         return Check(component, name, False, f"nobody holds the lease {lease}", hint)
     return Check(component, name, True, answer.value.spec.holder_identity)
 
 
-def _held(lease: Lease, now: float) -> bool:
+def held(lease: Lease, now: float) -> bool:
+    """Return whether somebody holds the lease at ``now`` (seconds since 1970)."""
     spec = lease.spec
     try:
         age = now - parse_rfc3339(spec.renew_time or "")
@@ -218,9 +219,9 @@ def _gates(evidence: Evidence) -> Iterator[Check]:
         return
     waiting = [pod.key for pod in pods.value.items if gated(pod)]
     lease = evidence.leases[names.PLANNER_LEASE].value
-    planner = lease is not None and _held(lease, evidence.now)
+    planner = lease is not None and held(lease, evidence.now)
     if waiting and not planner:
-        hint = f"bring the planner back, or lift them by hand: kubectl get pods -A -l {names.JOB_UID_LABEL}"
+        hint = "bring the planner back, or free them by hand: outrider ungate --all --dry-run"
         yield Check("gates", "lifted", False, f"{_waiting(waiting)} for a planner that is absent", hint)
     else:
         gangs = "its gang's plan" if len(waiting) == 1 else "their gangs' plans"

@@ -1,23 +1,18 @@
 """The command `outrider`, also `kubectl outrider`. Needs a kubeconfig and nothing running in the cluster."""
 
-import asyncio
 import os
 import sys
 import time
-from collections.abc import Coroutine
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated
 
-import msgspec
 import typer
-from rich.console import RenderableType
 
 from outrider.api.names import RELEASE_NAMESPACE
-from outrider.cli import checks, evidence, inject, live_scan, saved_log, tables
+from outrider.cli import checks, evidence, inject, live_scan, placing, saved_log, tables
+from outrider.cli.answering import MANAGER, Kubeconfig, Output, OutputOption, Release, run, show
 from outrider.cli.explain import (
     CodeError,
-    Explained,
     NoSuchCodeError,
     code_of,
     explain_code,
@@ -25,70 +20,31 @@ from outrider.cli.explain import (
     known_code,
 )
 from outrider.cli.picture import Picture, fetch_picture
-from outrider.cli.resources import NAMESPACES
 from outrider.cli.status import Status, status_of
 from outrider.cli.terminal import terminal
-from outrider.cli.why import Explanation, explain
 from outrider.health.catalogue import load as load_catalogue
 from outrider.health.overrides import OverrideError, apply_overrides
-from outrider.kube.errors import Forbidden, Invalid, KubeError, NoCredentials, NotFound, Unreachable
-from outrider.kube.kinds import PODS
 from outrider.kube.transport import connect
-
-T = TypeVar("T")
-_MANAGER: Final = "outrider-cli"
-_WAYS_OUT: Final[tuple[tuple[type[KubeError], str], ...]] = (
-    (NoCredentials, ""),
-    (Unreachable, "is the cluster up, and is this its kubeconfig? Try: kubectl cluster-info"),
-    (Forbidden, "ask for the rights to read this, or use another kubeconfig"),
-    (
-        NotFound,
-        "are name and namespace (-n) right, and is Outrider installed? Try: kubectl get pods -A; outrider check",
-    ),
-    (Invalid, "is this cluster's Outrider newer or older than this command?"),
-)
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    help="Outrider keeps GPU training running through bad hardware. Reads the cluster and changes nothing. "
-    "Exit code 2: wrong arguments, or the cluster could not be asked.",
+    help="Outrider keeps GPU training running through bad hardware. Reads the cluster and changes nothing, but for "
+    "ungate. Exit code 2: wrong arguments, or the cluster could not be asked.",
 )
 app.add_typer(inject.app, name="inject")
-
-
-class Output(StrEnum):
-    """Forms of the answer."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table for people, json for programs")]
-Kubeconfig = Annotated[Path | None, typer.Option(help="kubeconfig; else $KUBECONFIG or ~/.kube/config")]
-Release = Annotated[str, typer.Option(help="namespace that Outrider was installed into")]
 
 
 @app.command()
 def status(output: OutputOption = Output.TABLE, kubeconfig: Kubeconfig = None) -> None:
     """Show GPU nodes with their health, training jobs with their steps, and remediation episodes."""
-    answer = _run(_status(kubeconfig))
-    _show(answer, tables.status_tables(answer), output)
+    answer = run(_status(kubeconfig))
+    show(answer, tables.status_tables(answer), output, folded=True)
 
 
-@app.command()
-def why(
-    pod: Annotated[str, typer.Argument(help="name of the pod")],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the pod")] = "default",
-    output: OutputOption = Output.TABLE,
-    kubeconfig: Kubeconfig = None,
-) -> None:
-    """Say why a pod waits, runs where it runs, or was moved, and what to do next."""
-    if "/" in pod:
-        raise typer.BadParameter(f"'{pod}': name the pod alone, and its namespace with -n", param_hint="POD")
-    answer = _run(_why(pod, namespace, kubeconfig))
-    _show(answer, tables.explanation_lines(answer), output)
+for _command in (placing.why, placing.plan, placing.snapshot, placing.ungate):
+    app.command()(_command)
 
 
 @app.command()
@@ -96,8 +52,8 @@ def check(
     output: OutputOption = Output.TABLE, release_namespace: Release = RELEASE_NAMESPACE, kubeconfig: Kubeconfig = None
 ) -> None:
     """Check that every part of Outrider is installed and works. Exit code 1 where something fails."""
-    results = _run(_check(release_namespace, kubeconfig))
-    _show(results, tables.check_lines(results), output)
+    results = run(_check(release_namespace, kubeconfig))
+    show(results, tables.check_lines(results), output)
     raise typer.Exit(0 if checks.healthy(results) else 1)
 
 
@@ -167,7 +123,7 @@ def explain_command(
         typer.echo(f"outrider: {overrides}: {error}", err=True)
         raise typer.Exit(2) from None
     answer = explain_code(catalogue, name, line)
-    _show(answer, explained_lines(answer), output)
+    show(answer, explained_lines(answer), output, folded=True)
 
 
 async def _status(kubeconfig: Path | None) -> Status:
@@ -175,33 +131,16 @@ async def _status(kubeconfig: Path | None) -> Status:
 
 
 async def _picture(kubeconfig: Path | None) -> Picture:
-    async with connect(_MANAGER, kubeconfig=kubeconfig) as client:
+    async with connect(MANAGER, kubeconfig=kubeconfig) as client:
         return await fetch_picture(client, time.time())
-
-
-async def _why(name: str, namespace: str, kubeconfig: Path | None) -> Explanation:
-    async with connect(_MANAGER, kubeconfig=kubeconfig) as client:
-        pod = await client.get(PODS, name, namespace)
-        home = await client.get(NAMESPACES, namespace)
-        return explain(pod, home, await fetch_picture(client, time.time()))
 
 
 async def _check(release_namespace: str, kubeconfig: Path | None) -> list[checks.Check]:
     async with (
-        connect(_MANAGER, kubeconfig=kubeconfig) as client,
-        connect(_MANAGER, kubeconfig=kubeconfig, dry_run=True) as trying,
+        connect(MANAGER, kubeconfig=kubeconfig) as client,
+        connect(MANAGER, kubeconfig=kubeconfig, dry_run=True) as trying,
     ):
         return checks.judge(await evidence.gather(client, trying, release_namespace, time.time()))
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run the work; a failure becomes one line with the way out, and exit code 2."""
-    try:
-        return asyncio.run(work)
-    except KubeError as error:
-        way_out = next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")
-        typer.echo(f"outrider: {evidence.one_line(error)}" + (f"\n  {way_out}" if way_out else ""), err=True)
-        raise typer.Exit(2) from None
 
 
 def _scan_machine(config: Path | None, output: Output) -> None:
@@ -210,15 +149,8 @@ def _scan_machine(config: Path | None, output: Output) -> None:
     except live_scan.ScanError as error:
         typer.echo(f"outrider: {error}", err=True)
         raise typer.Exit(2) from None
-    _show(live_scan.spelled_out(state), live_scan.tables(state, load_catalogue()), output)
+    show(live_scan.spelled_out(state), live_scan.tables(state, load_catalogue()), output)
     raise typer.Exit(saved_log.exit_code([state.verdict]))
-
-
-def _show(answer: object, table: RenderableType, output: Output) -> None:
-    if output is Output.JSON:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
-    else:
-        terminal().print(table, soft_wrap=not isinstance(answer, Status | Explanation | Explained))
 
 
 def main() -> None:

@@ -10,9 +10,11 @@ from rich.text import Text
 from outrider.cli.checks import Check, healthy
 from outrider.cli.status import DomainRow, EpisodeRow, JobRow, NodeRow, RankRow, Status, steps_line
 from outrider.cli.why import Explanation
+from outrider.cli.why_job import JobExplanation
 from outrider.topology import Domain
 
 _COLOURS: Final = {"Healthy": "green", "Degraded": "yellow", "Unhealthy": "red", "Unknown": "magenta"}
+_PODS_SHOWN: Final = 64
 _MARKS: Final = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
 
 
@@ -84,6 +86,22 @@ def explanation_lines(explanation: Explanation) -> RenderableType:
     for fact in explanation.facts:
         table.add_row(fact.topic, fact.text)
     return Group(table, "", Text(f"Next: {explanation.next_step}", style="bold"))
+
+
+def job_lines(explanation: JobExplanation) -> RenderableType:
+    """Return the facts under each other, then the pods, then what to do next."""
+    within = f" within {explanation.domain}" if explanation.domain else ""
+    table = _table(f"{explanation.job} is {explanation.state}{within}", "ABOUT", "WHAT")
+    for fact in explanation.facts:
+        table.add_row(fact.topic, fact.text)
+    pods = _table("Pods", "RANK", "POD", "NODE", "PHASE", "GATE")
+    for row in explanation.pods[:_PODS_SHOWN]:
+        rank = str(row.rank) if row.rank >= 0 else "-"
+        pods.add_row(rank, row.pod, row.node or "-", row.phase, "waits" if row.gated else "-")
+    left = len(explanation.pods) - _PODS_SHOWN
+    more = f"and {left} more: -o json lists all" if left > 0 else ""
+    shown: list[RenderableType] = [pods, more] if explanation.pods else []
+    return Group(table, "", *shown, Text(f"Next: {explanation.next_step}", style="bold"))
 
 
 def check_lines(checks: Iterable[Check]) -> RenderableType:

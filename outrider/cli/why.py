@@ -10,6 +10,7 @@ from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacement, PlacementState, RankAssignment
 from outrider.api.gpunode import Health
 from outrider.api.remediation import Phase, Remediation
+from outrider.api.why import Why
 from outrider.cli.picture import Picture
 from outrider.cli.resources import Namespace
 from outrider.cli.status import phase_of, steps_line, taint_value
@@ -34,6 +35,8 @@ class Explanation(msgspec.Struct, frozen=True):
     node: str
     facts: list[Fact]
     next_step: str = msgspec.field(name="next")
+    why: Why | None = None
+    """Why its gang waits, as data."""
 
 
 def explain(pod: Pod, namespace: Namespace, picture: Picture) -> Explanation:
@@ -41,7 +44,9 @@ def explain(pod: Pod, namespace: Namespace, picture: Picture) -> Explanation:
     facts = [*_admission(pod, namespace), *_plan(pod, picture), *_scheduling(pod), *_node(pod, picture)]
     facts += [*_domains(pod, picture), *_episodes(pod, picture), *_training(pod, picture)]
     first = next((fact.next_step for fact in facts if fact.next_step), "nothing: Outrider waits for nobody here")
-    return Explanation(pod.key, phase_of(pod), pod.spec.node_name, facts, first)
+    plan = _plan_of(pod, picture)
+    why = plan.status.why if plan and not pod.spec.node_name else None
+    return Explanation(pod.key, phase_of(pod), pod.spec.node_name, facts, first, why)
 
 
 def _admission(pod: Pod, namespace: Namespace) -> Iterator[Fact]:
@@ -63,11 +68,15 @@ def _admission(pod: Pod, namespace: Namespace) -> Iterator[Fact]:
 def _plan(pod: Pod, picture: Picture) -> Iterator[Fact]:
     if why := pod.metadata.annotations.get(names.WHY_ANNOTATION):
         yield Fact("plan", why)
-    plan = next((plan for plan in picture.placements if plan.spec.job_uid == job_uid_of(pod)), None)
+    plan = _plan_of(pod, picture)
     if gated(pod):
         yield _gate(pod, plan)
     if plan is not None:
         yield from _placement(pod, plan)
+
+
+def _plan_of(pod: Pod, picture: Picture) -> GangPlacement | None:
+    return next((plan for plan in picture.placements if plan.spec.job_uid == job_uid_of(pod)), None)
 
 
 def _gate(pod: Pod, plan: GangPlacement | None) -> Fact:
@@ -101,12 +110,18 @@ def _placement(pod: Pod, plan: GangPlacement) -> Iterator[Fact]:
         yield Fact("plan", f"not {refused.domain}: {refused.reason}")
 
 
+def scheduling_message(pod: Pod) -> str:
+    """Return what kube-scheduler says of a pod that it could not place, empty where it says nothing."""
+    if pod.spec.node_name or gated(pod):
+        return ""
+    return next((one.message for one in pod.status.conditions if one.type == "PodScheduled"), "")
+
+
 def _scheduling(pod: Pod) -> Iterator[Fact]:
     if pod.spec.node_name or gated(pod):
         return
-    condition = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
-    if condition and condition.message:
-        yield Fact("scheduling", condition.message, f"kubectl describe pod -n {pod.metadata.namespace} {_name(pod)}")
+    if message := scheduling_message(pod):
+        yield Fact("scheduling", message, f"kubectl describe pod -n {pod.metadata.namespace} {_name(pod)}")
     elif pod.spec.scheduler_name == names.SCHEDULER_NAME:
         yield Fact("scheduling", "no scheduler has looked at it yet", "outrider check: is the scheduler running?")
 
