@@ -53,10 +53,10 @@ async def submit(client: Client, namespace: str, name: str, size: int, **spec: A
     await client.create(JOBS, body, namespace)
 
 
-async def submit_pytorchjob(client: Client, namespace: str, name: str, workers: int) -> None:
+async def submit_pytorchjob(client: Client, namespace: str, name: str, workers: int, **spec: Any) -> None:
     """Create a PyTorchJob of a Master and workers, and its pods as training-operator makes them.
 
-    Its pods keep running: KWOK ends the pods of a batch Job within seconds.
+    Its pods keep running: KWOK ends the pods of a batch Job within seconds. ``spec`` replaces fields of their specs.
     """
     roles = {"Master": {"replicas": 1}, "Worker": {"replicas": workers}}
     body = {
@@ -68,10 +68,10 @@ async def submit_pytorchjob(client: Client, namespace: str, name: str, workers: 
     job = await client.create(PYTORCHJOBS, body, namespace)
     roles_of_ranks = ["master", *["worker"] * workers]
     for rank, role in enumerate(roles_of_ranks):
-        await create_replica(client, job, role, max(rank - 1, 0))
+        await create_replica(client, job, role, max(rank - 1, 0), **spec)
 
 
-async def create_replica(client: Client, job: PyTorchJob, role: str, index: int, suffix: str = "") -> None:
+async def create_replica(client: Client, job: PyTorchJob, role: str, index: int, suffix: str = "", **spec: Any) -> None:
     """Create one pod of a PyTorchJob.
 
     A successor needs a name of its own here, by ``suffix``: KWOK deletes by name and may hit the pod that follows.
@@ -92,7 +92,7 @@ async def create_replica(client: Client, job: PyTorchJob, role: str, index: int,
             "labels": labels,
             "ownerReferences": [{**owner, "controller": True}],
         },
-        "spec": pod_spec(),
+        "spec": pod_spec() | spec,
     }
     await client.create(PODS, body, namespace)
 
