@@ -31,4 +31,4 @@ class Nearness:
 
 def closest(view: NodeView, near: Nearness) -> tuple[object, ...]:
     """Return a sort key: nearest first, then healthiest, then the fullest, then by name."""
-    return -near(view.place.path), weakness(view), view.free_gpus, natural(view.name)
+    return -near(view.place.near), weakness(view), view.free_gpus, natural(view.name)

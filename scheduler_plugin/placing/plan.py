@@ -35,7 +35,8 @@ def plan(gang: Gang, snapshot: Snapshot, spares: int, now: float) -> Placement |
     if nodes is None:
         scope = Scope(bounds.top, bounds.segment if gang.ask.segment_required else 0)
         return refusal(gang, snapshot, now, scope=scope, rejected=rejected)
-    return Placement(nodes, nearest_spares(room, gang.members, set(nodes.values()), snapshot, spares), rejected)
+    kept = nearest_spares(room, gang.members, set(nodes.values()), snapshot, spares, gang.ask)
+    return Placement(nodes, kept, rejected)
 
 
 def _unknown(ask: TopologyAsk, snapshot: Snapshot) -> str:

@@ -58,7 +58,7 @@ class Room:
             view = nodes.get(name)
             count = 0
             if view is not None and view.free_gpus >= gpus:
-                room = self._room(view) if view.holds else view.free
+                room = self._room(view) if view.holds or name in self._free else view.free
                 for resource, amount in asked:
                     fitting = room.get(resource, 0) // amount
                     if fitting < count or not count:

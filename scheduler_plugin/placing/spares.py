@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
+from outrider.topology import TopologyAsk, depth_of
 from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.gang import Gang
@@ -11,16 +12,32 @@ from scheduler_plugin.placing.room import Room
 
 def spares_for(gang: Gang, used: Collection[str], snapshot: Snapshot, count: int, now: float) -> tuple[str, ...]:
     """Return the nearest nodes outside ``used`` that could take the largest member now."""
-    return nearest_spares(
-        Room(snapshot, gang.job_uid, gang.members, gang.excluded, now), gang.members, used, snapshot, count
-    )
+    room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now)
+    return nearest_spares(room, gang.members, used, snapshot, count, gang.ask)
 
 
 def nearest_spares(
-    room: Room, members: Sequence[Member], used: Collection[str], snapshot: Snapshot, count: int
+    room: Room,
+    members: Sequence[Member],
+    used: Collection[str],
+    snapshot: Snapshot,
+    count: int,
+    ask: TopologyAsk | None = None,
 ) -> tuple[str, ...]:
-    """Return up to ``count`` of the nearest nodes outside ``used`` that have room for the largest member."""
+    """Return up to ``count`` of the nearest nodes outside ``used`` that have room for the largest member.
+
+    Where ``ask`` requires a level, they are in the domain of that level that the gang uses.
+    """
+    if not count:
+        return ()
     largest = max(members, key=lambda one: one.gpus)
-    near = Nearness(snapshot.nodes[name].place.path for name in used if name in snapshot.nodes)
-    free = [view for view in room.fitting(largest) if view.name not in used]
+    views = [snapshot.nodes[name] for name in used if name in snapshot.nodes]
+    near = Nearness(view.place.near for view in views)
+    depth = (depth_of(snapshot.levels, ask.required_level) or 0) if ask is not None and ask.required_level else 0
+    domains = {view.place.domain(depth) for view in views}
+    free = [
+        view
+        for view in room.fitting(largest)
+        if view.name not in used and (not depth or view.place.domain(depth) in domains)
+    ]
     return tuple(view.name for view in sorted(free, key=lambda view: closest(view, near))[:count])
