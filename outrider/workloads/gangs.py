@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from outrider.workloads.membership import is_member
 from outrider.workloads.model import BEFORE, NO_SEGMENT, GangRef, Seat, Size
 
 OwnerKey = tuple[type[Owner], str, str]
+_MOST: Final = 16384  # ranks that a GangPlacement holds
 
 
 def gang_of(pod: Pod) -> GangRef | None:
@@ -112,8 +113,10 @@ def size_of(owner: Owner | None, pods: Sequence[Pod] = ()) -> Size:
     told, note = _told([_said(pod) for pod in pods])
     if known is not None and not known.unknown:
         return _with_those_there(known, note, owner, pods)
-    if told.pods:
+    if 0 < told.pods <= _MOST:
         return _with_those_there(Size(told.pods, min=told.min), note, owner, pods)
+    if told.pods:
+        return _too_many(told.pods)
     unknown = known.unknown if known else told.wrong or "the job that owns the pod is not known yet"
     return Size(0, unknown)
 
@@ -138,7 +141,12 @@ def _group_of(pod: Pod) -> Family[Any] | None:
 
 def _by_owner(owner: Owner | None) -> Size | None:
     family = family_of_owner(owner) if owner is not None else None
-    return family.size_of(owner) if family else None
+    size = family.size_of(owner) if family else None
+    return _too_many(size.pods) if size is not None and size.pods > _MOST else size
+
+
+def _too_many(pods: int) -> Size:
+    return Size(0, f"it asks for {pods} pods, and no gang may have more than {_MOST}")
 
 
 def _said(pod: Pod) -> Said:
