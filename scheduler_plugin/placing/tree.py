@@ -70,7 +70,7 @@ class Tree:
 
     def ways(self, found: Sequence[Branch], need: int) -> Iterator[Way]:
         """Yield for the likeliest of domains that hold the need how they would, the best first."""
-        if found[0].depth >= self.fabric.leaf_depth:
+        if found[0].depth >= min(self.fabric.leaf_depth, self.floor):
             yield from (Way(one, self.spread(one, need)) for one in self._tightest(found, need))
             return
         likely = sorted(found, key=lambda one: (self._outlook((one,), need), self.room(one), one.start))
