@@ -123,8 +123,8 @@ def losses(pods: Sequence[Pod], *, planner: str = "") -> list[str]:
     said = []
     if gangs:
         said.append(
-            f"placement as a whole is lost for {listed(gangs, 3)}: the pods are scheduled one by one, perhaps only some "
-            "of them and far apart; pods that their controller makes anew wait for a plan again"
+            f"placement as a whole is lost for {listed(gangs, 3)}: the pods are scheduled one by one, perhaps only "
+            "some of them and far apart; pods that their controller makes anew wait for a plan again"
         )
     if planner:
         said.append(f"a planner leads ({planner}) and would place them itself: outrider why says what they wait for")
