@@ -59,6 +59,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     questions of filter in two comparisons; ``gpus``, ``free_gpus`` and ``spare_gpus`` sum over all GPU resources;
     ``preference`` is the node's own part of its score. ``guests`` are the pods that are there, or planned or nominated
     to be; ``suspect`` says which of the node's domains is, empty for none; ``closure`` is why pods fail there at once.
+    ``waits`` are the jobs among ``holds`` that only wait for the node: no plan has to give way to them.
     """
 
     name: str
@@ -80,6 +81,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     guests: tuple[Guest, ...] = ()
     suspect: str = ""
     closure: Closure | None = None
+    waits: frozenset[str] = frozenset()
 
     def refusal(self, now: float) -> str:
         """Return why the node may get no GPU work at ``now`` (seconds since 1970), empty where it may."""
@@ -93,9 +95,10 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
         """Return whether nothing new goes there at ``now`` (seconds since 1970), since pods fail there at once."""
         return self.closure is not None and now < self.closure.until
 
-    def held_for_others(self, job_uid: str, resource: str) -> int:
-        """Return the thousandths of a resource that other jobs than this one hold here."""
-        return sum(amounts.get(resource, 0) for uid, amounts in self.holds.items() if uid != job_uid)
+    def held_for_others(self, job_uid: str, resource: str, *, planned: bool = False) -> int:
+        """Return the thousandths of a resource that other jobs hold here; with ``planned`` those with a plan only."""
+        passed = {job_uid, *self.waits} if planned else {job_uid}
+        return sum(amounts.get(resource, 0) for uid, amounts in self.holds.items() if uid not in passed)
 
     def room(self, job_uid: str) -> dict[str, int]:
         """Return what a pod of this job may take: free, less what other jobs hold."""
@@ -113,6 +116,7 @@ class Company(msgspec.Struct, frozen=True, gc=False):
     guests: tuple[Guest, ...] = ()
     suspect: str = ""
     closure: Closure | None = None
+    waits: frozenset[str] = frozenset()
 
 
 ALONE: Final = Company()
@@ -210,6 +214,7 @@ def view(
         guests=company.guests,
         suspect=company.suspect,
         closure=company.closure,
+        waits=company.waits,
     )
 
 

@@ -454,6 +454,7 @@ class World:
             guests=self._guests_of(name),
             suspect=suspicion(body.domains, self._suspects) if self._suspects else "",
             closure=self._blackholes.closure(name),
+            waits=frozenset(uid for uid in self._reserved.get(name, ()) if not self._plans[uid].planned),
         )
         return view(body, self._health.get(name), self._uses_of(name), self._holds(name), self._rules, company)
 

@@ -111,7 +111,8 @@ def refusal(ask: Ask, view: NodeView | None, now: float) -> str:
         return why
     if not _covers(view.free, ask):
         return reasons.NODE_NO_GPU
-    left = {name: view.free.get(name, 0) - view.held_for_others(ask.holder, name) for name in ask.gpus}
+    planned = bool(ask.job_uid)  # gangs that only wait for the node may not keep it from one that has it in its plan
+    left = {name: view.free.get(name, 0) - view.held_for_others(ask.holder, name, planned=planned) for name in ask.gpus}
     return "" if _covers(left, ask) else reasons.NODE_RESERVED
 
 

@@ -36,6 +36,7 @@ def _allowed(name: str, ask: Ask, snapshot: Snapshot, now: float) -> bool:
     if view is None or view.refusal(now):
         return False
     return all(
-        amount <= view.allocatable.get(resource, 0) - view.held_for_others(ask.holder, resource)
+        amount
+        <= view.allocatable.get(resource, 0) - view.held_for_others(ask.holder, resource, planned=bool(ask.job_uid))
         for resource, amount in ask.gpus.items()
     )

@@ -69,9 +69,7 @@ def _still_good(case: Case, members: Sequence[Member]) -> bool:
 
 def _large_enough(view: NodeView, amounts: dict[str, int], case: Case) -> bool:
     """Return whether the node, empty but for what those ahead hold, has room for what is held there."""
-    uid = case.gang.job.uid
-    waiting = frozenset(holders(case.snapshot)) - {uid}
-    ahead = [held for other, held in view.holds.items() if other in waiting]
+    ahead = [view.holds[other] for other in view.waits & view.holds.keys() - {case.gang.job.uid}]
     return all(
         amount + sum(held.get(name, 0) for held in ahead) <= view.allocatable.get(name, 0)
         for name, amount in amounts.items()

@@ -260,7 +260,8 @@ def _crowded(view: NodeView, case: Case) -> bool:
     Two plans for one GPU are what is left of a leader that was stopped in the middle of a write.
     """
     mine, uid = view.holds.get(case.gang.job.uid, {}), case.gang.job.uid
-    first = [held for other, held in view.holds.items() if other != uid and _before(case, other)]
+    others = view.holds.keys() - view.waits - {uid}
+    first = [view.holds[other] for other in others if _before(case, other)]
     return any(
         mine.get(name, 0) and sum(held.get(name, 0) for held in (mine, *first)) > view.free.get(name, 0)
         for name in view.gpu_room
