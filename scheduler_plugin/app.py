@@ -27,6 +27,7 @@ _LOG: Final = logging.getLogger(__name__)
 _PUBLISH_SECONDS: Final = 0.02  # changes that come together become one snapshot; plans are published at once
 # A plan is made in a thread of its own: how long it may keep the interpreter from the extender's (CPython takes 5 ms).
 _TURN_SECONDS: Final = 0.0005
+_KEEP_ALIVE_SECONDS: Final = 3600.0  # Go's clients give up an idle connection after 90 (net/http, DefaultTransport)
 _NOTHING: Final = Snapshot()
 
 
@@ -80,21 +81,22 @@ class Plugin:
                 )
                 planning.cancel()
 
-    def _snapshot(self) -> Snapshot:
-        """Return what filter may know: nothing, rather than half of the cluster."""
+    def snapshot(self) -> Snapshot:
+        """Return what filter may know now: nothing, rather than half of the cluster."""
         return self._world.snapshot if self._known else _NOTHING
 
     async def _serve(self) -> None:
-        extender = Extender(self._snapshot, deadline_seconds=self._config.deadline_seconds)
-        runner = web.AppRunner(extender.application(), access_log=None)
+        extender = Extender(self.snapshot, deadline_seconds=self._config.deadline_seconds)
+        # Whoever closes an idle connection first must be the client: Go does not repeat a POST that a server cut off.
+        runner = web.AppRunner(extender.application(), access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
         await runner.setup()
+        tls = self._config.extender_tls
+        context = tls.context() if tls else None
         try:
-            tls = self._config.extender_tls
-            context = tls.context() if tls else None
-            site = web.TCPSite(runner, self._config.extender_host, self._config.extender_port, ssl_context=context)
-            await site.start()
+            host = self._config.extender_host or None
+            await web.TCPSite(runner, host, self._config.extender_port, ssl_context=context).start()
             self.port = runner.addresses[0][1]
-            await asyncio.Event().wait()
+            await (tls.renew(context) if tls and context else asyncio.Event().wait())
         finally:
             await runner.cleanup()
 

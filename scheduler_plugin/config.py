@@ -16,7 +16,7 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What people may set. Times are in seconds."""
 
     extender_host: str = "127.0.0.1"
-    """Address of the extender: loopback, since kube-scheduler runs in the same pod."""
+    """Address of the extender: loopback, since kube-scheduler runs in the same pod; empty: every address."""
 
     extender_port: Port = 8888
     """Where kube-scheduler finds it; the chart's scheduler configuration names the same."""

@@ -1,12 +1,18 @@
 """TLS of the extender, for a kube-scheduler that is not in the same pod."""
 
+import asyncio
+import logging
 import ssl
+from typing import Final
 
 import msgspec
 
+_LOG: Final = logging.getLogger(__name__)
+_AGAIN_SECONDS: Final = 60.0  # mounted Secrets change without a reliable file event
+
 
 class TLS(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """PEM files. They are read once: a changed certificate takes a restart."""
+    """PEM files. A renewed certificate is served within a minute; another authority of clients takes a restart."""
 
     cert_file: str
     """Serving certificate and its chain, for the host in the extender's urlPrefix."""
@@ -25,3 +31,12 @@ class TLS(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
             context.load_verify_locations(self.client_ca_file)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
+
+    async def renew(self, context: ssl.SSLContext) -> None:
+        """Read the certificate again and again, for connections to come; files of no use leave the last good one."""
+        while True:
+            await asyncio.sleep(_AGAIN_SECONDS)
+            try:
+                context.load_cert_chain(self.cert_file, self.key_file)
+            except OSError as error:
+                _LOG.warning("the certificate stays as it was", extra={"file": self.cert_file, "problem": str(error)})

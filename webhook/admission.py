@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from outrider.api.names import SCHEDULER_NAME
 from outrider.api.trainingpolicy import TrainingPolicy
 from outrider.telemetry.traces import span
 from webhook import metrics
@@ -68,7 +69,9 @@ def parse(body: bytes) -> AdmissionRequest:
     return review.request
 
 
-def answer(request: AdmissionRequest, policies: Sequence[TrainingPolicy], image: str) -> tuple[Mutation, str]:
+def answer(
+    request: AdmissionRequest, policies: Sequence[TrainingPolicy], image: str, scheduler_name: str = SCHEDULER_NAME
+) -> tuple[Mutation, str]:
     """Return what to change in the object under review, and the outcome for the metric.
 
     A dry-run request gets the same answer: nothing here has side effects.
@@ -78,7 +81,7 @@ def answer(request: AdmissionRequest, policies: Sequence[TrainingPolicy], image:
     try:
         pod = _object(request.object)
         with span("webhook.admit", trace_of(pod, request.uid), namespace=request.namespace) as current:
-            mutation = mutate(pod, Context(request.namespace, request.uid, image, policies))
+            mutation = mutate(pod, Context(request.namespace, request.uid, image, policies, scheduler_name))
             current.set_attribute("operations", len(mutation.patch))
     except NotUnderstood as error:
         _LOG.warning("pod admitted unchanged", extra={"namespace": request.namespace, "problem": str(error)})
@@ -108,7 +111,9 @@ def encode(uid: str, mutation: Mutation) -> bytes:
     return msgspec.json.encode({"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response})
 
 
-def application(policies: Callable[[], Sequence[TrainingPolicy]], image: str) -> web.Application:
+def application(
+    policies: Callable[[], Sequence[TrainingPolicy]], image: str, scheduler_name: str = SCHEDULER_NAME
+) -> web.Application:
     """Return the HTTP application; ``policies`` gives the current ones without waiting."""
 
     async def handle(request: web.Request) -> web.Response:
@@ -121,7 +126,7 @@ def application(policies: Callable[[], Sequence[TrainingPolicy]], image: str) ->
             metrics.REVIEWS.labels("refused").inc()
             status = 408 if isinstance(error, TimeoutError) else 400
             return web.json_response({"error": str(error) or "the body did not arrive in time"}, status=status)
-        mutation, outcome = answer(review, policies(), image)
+        mutation, outcome = answer(review, policies(), image, scheduler_name)
         metrics.REVIEWS.labels(outcome).inc()
         metrics.DURATION.observe(time.perf_counter() - started)
         return web.Response(body=encode(review.uid, mutation), content_type="application/json")

@@ -69,7 +69,7 @@ async def serve(config: Config, client: Client, namespace: str, names: Sequence[
 
 
 async def _serve_admission(config: Config, live: LiveCertificate, policies: Informer[TrainingPolicy]) -> None:
-    served = application(lambda: list(policies.items.values()), config.image)
+    served = application(lambda: list(policies.items.values()), config.image, config.scheduler_name)
     runner = web.AppRunner(served, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:

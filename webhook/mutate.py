@@ -53,12 +53,16 @@ class Mutation:
 
 @dataclass(frozen=True)
 class Context:
-    """What is known beside the pod. ``request_uid`` identifies the trace of a pod without a job."""
+    """What is known beside the pod. ``request_uid`` identifies the trace of a pod without a job.
+
+    ``scheduler_name`` is the scheduler that asks our extender.
+    """
 
     namespace: str
     request_uid: str
     image: str
     policies: Sequence[TrainingPolicy] = ()
+    scheduler_name: str = SCHEDULER_NAME
 
 
 def mutate(pod: Mapping[str, Any], context: Context) -> Mutation:
@@ -166,9 +170,11 @@ class _Change:
         spec = self._view.spec
         if spec.node_name:
             return  # bound already; a gate beside a node name is refused
+        ours = self._context.scheduler_name
         if spec.scheduler_name in _DEFAULT_SCHEDULERS:
-            self._draft.put(("spec", "schedulerName"), SCHEDULER_NAME)
-        elif spec.scheduler_name != SCHEDULER_NAME:
+            if ours not in _DEFAULT_SCHEDULERS:
+                self._draft.put(("spec", "schedulerName"), ours)
+        elif spec.scheduler_name != ours:
             self._warnings.append(
                 f"schedulerName {spec.scheduler_name} stays: Outrider watches this pod but does not place it"
             )

@@ -22,6 +22,7 @@ VALUE_SETS: list[list[str]] = [
     ["--values", str(CHART.parents[1] / "testbed/demo/values.yaml")],
     ["--set", "webhook.enabled=false,nodeAgent.enabled=false,hooks.enabled=false,crds.enabled=false"],
     ["--set", "remediation.mode=enforce,scheduler.replicas=1,webhook.replicas=1,remediation.replicas=1"],
+    ["--set", "scheduler.attach.enabled=true,scheduler.attach.clusterIP=10.96.0.9,scheduler.attach.tls.secretName=tls"],
     ["--set", "nodeAgent.runtimeClassName=nvidia,imagePullSecrets[0].name=mine,telemetry.otlpEndpoint=http://c:4318"],
 ]
 
@@ -32,7 +33,7 @@ def pods_of(objects: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]
             yield item["metadata"]["name"], template["spec"]
 
 
-@pytest.mark.parametrize("values", VALUE_SETS, ids=["default", "testbed", "least", "single", "extras"])
+@pytest.mark.parametrize("values", VALUE_SETS, ids=["default", "testbed", "least", "single", "attached", "extras"])
 def test_every_container_but_the_agents_satisfies_restricted_pod_security(render: Render, values: list[str]) -> None:
     checked = 0
     for name, spec in pods_of(render(*values)):
@@ -51,7 +52,7 @@ def test_every_container_but_the_agents_satisfies_restricted_pod_security(render
     assert checked
 
 
-@pytest.mark.parametrize("values", VALUE_SETS, ids=["default", "testbed", "least", "single", "extras"])
+@pytest.mark.parametrize("values", VALUE_SETS, ids=["default", "testbed", "least", "single", "attached", "extras"])
 def test_every_container_has_requests_and_a_memory_limit(render: Render, values: list[str]) -> None:
     for _, spec in pods_of(render(*values)):
         for container in spec["containers"]:
@@ -72,7 +73,7 @@ def test_the_agent_shares_no_namespace_with_its_host_and_writes_no_root_filesyst
     assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-@pytest.mark.parametrize("values", VALUE_SETS, ids=["default", "testbed", "least", "single", "extras"])
+@pytest.mark.parametrize("values", VALUE_SETS, ids=["default", "testbed", "least", "single", "attached", "extras"])
 def test_no_rule_holds_a_wildcard_and_no_role_of_ours_reads_secrets_at_large(render: Render, values: list[str]) -> None:
     rules = [rule for item in render(*values) if item["kind"] in ("Role", "ClusterRole") for rule in item["rules"]]
     assert rules
@@ -196,7 +197,7 @@ def test_every_value_has_a_comment_and_a_place_in_the_schema() -> None:
         assert any(lines[n - 1].strip().startswith("#") for n in at), path
 
 
-@pytest.mark.parametrize("values", VALUE_SETS, ids=["default", "testbed", "least", "single", "extras"])
+@pytest.mark.parametrize("values", VALUE_SETS, ids=["default", "testbed", "least", "single", "attached", "extras"])
 def test_the_node_agent_understands_what_the_chart_configures(
     render: Render, values: list[str], tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.kubeflow import PyTorchJob
-from outrider.api.names import GANG_GATE, SCHEDULER_NAME
+from outrider.api.names import GANG_GATE, JOB_UID_LABEL, SCHEDULER_NAME
 from outrider.api.times import rfc3339
 from outrider.kube.client import Client, Selector
 from outrider.kube.errors import NotFound
@@ -79,6 +79,7 @@ async def create_replica(client: Client, job: PyTorchJob, role: str, index: int,
     name, namespace = job.metadata.name, job.metadata.namespace
     labels = {
         "job": name,
+        JOB_UID_LABEL: job.metadata.uid,
         "training.kubeflow.org/replica-type": role,
         "training.kubeflow.org/replica-index": str(index),
     }

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from outrider.api import reasons
 from outrider.api.gpunode import Verdict
+from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.extender import wire
 from scheduler_plugin.extender.server import Extender
 from tests.scheduler_plugin.builders import NOW, make_gpunode, make_node, make_pod, make_snapshot
@@ -209,6 +210,20 @@ async def test_15_a_quantity_that_is_none_is_a_400(http: Http) -> None:
 async def test_16_what_is_not_offered_is_a_404_and_other_methods_a_405(http: Http) -> None:
     assert (await http.post("/bind", json={})).status == 404
     assert (await http.get("/filter")).status == 405
+
+
+async def test_16_a_fault_of_ours_is_a_500_and_the_next_request_is_answered() -> None:
+    broken = [True]
+
+    def snapshot() -> Snapshot:
+        if broken.pop():
+            raise RuntimeError("broken")
+        return SNAPSHOT
+
+    async with TestClient(TestServer(Extender(snapshot, clock=lambda: NOW).application())) as http:
+        assert (await http.post("/filter", json=args(GOOD))).status == 500
+        broken.append(False)
+        assert (await ask(http, "filter", args(GOOD)))["NodeNames"] == [GOOD]
 
 
 async def test_17_the_reasons_together_fit_an_event() -> None:

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aiohttp import web
 
 from outrider.api import reasons
 from outrider.kube.client import Client
 from outrider.kube.kinds import GPUNODES, NODES, PODS
+from scheduler_plugin.metrics import REQUEST_SECONDS
 from scheduler_plugin.tls import TLS
 from testbed import control_plane as running
 from testbed import kwok
+from testbed.build import program
 from testbed.certificates import Authority
 from testbed.scheduling import Scheduling
 from testbed.state import State
@@ -320,3 +323,74 @@ async def test_a_node_that_was_just_made_is_used_once_it_is_known(
         finally:
             await client.delete(PODS, "first", namespace)
             await client.delete(NODES, "kwok-9999")
+
+
+async def test_the_documented_way_to_attach_the_default_scheduler_works(
+    client: Client, namespace: str, control_plane: State, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "ca")
+    service = "outrider-extender.outrider-system.svc"
+    certificate, key = authority.server("extender", [service])
+    ca = str(authority.folder / "ca.crt")
+    tls = TLS(cert_file=str(certificate), key_file=str(key), client_ca_file=ca)
+    client_certificate, client_key = authority.client("scheduler", "kube-scheduler")
+    async with plugin_here(client, extender_tls=tls) as plugin:
+        ours = documented()
+        assert ours["tlsConfig"]["serverName"] == service
+        ours["urlPrefix"] = f"https://127.0.0.1:{plugin.port}"
+        ours["ignorable"] = False  # a wrong certificate would be passed over otherwise
+        ours["tlsConfig"] |= {"caFile": ca, "certFile": str(client_certificate), "keyFile": str(client_key)}
+        with kube_scheduler(control_plane, tmp_path, "documented", ours) as name:
+            before = asked()
+            await create(client, namespace, "plain", name, gpus=0)
+            assert await node_of(client, namespace, "plain")
+            assert asked() == before, "pods without GPUs are not sent"
+            await create(client, namespace, "with-gpu", name)
+            assert await node_of(client, namespace, "with-gpu")
+            assert asked() == before + 1
+
+
+def documented() -> dict[str, Any]:
+    blocks = (Path(__file__).parents[2] / "docs" / "attach.md").read_text().split("```yaml\n")[1:]
+    configurations = [yaml.safe_load(block.partition("```")[0]) for block in blocks]
+    ours: dict[str, Any] = configurations[0]["extenders"][0]
+    return ours
+
+
+def asked() -> int:
+    """Return how often filter was answered in this process."""
+    samples = [sample for metric in REQUEST_SECONDS.collect() for sample in metric.samples]
+    return sum(int(one.value) for one in samples if one.name.endswith("_count") and one.labels["verb"] == "filter")
+
+
+async def test_custom_resources_that_go_and_come_back_are_followed_again(
+    client: Client, namespace: str, kubeconfig: Path, control_plane: State, tmp_path: Path
+) -> None:
+    kubectl = [str(program("kubectl")), f"--kubeconfig={kubeconfig}"]
+    crds = str(Path(__file__).parents[2] / "charts" / "outrider" / "files" / "crds")
+    async with plugin_here(client) as plugin:
+        try:
+            await run(*kubectl, "delete", "--ignore-not-found", "-f", f"{crds}/gpunodes.yaml")
+            assert plugin.readiness() is None, "what is known still holds"
+            with kube_scheduler(
+                control_plane, tmp_path, "goes-on", extender(f"http://127.0.0.1:{plugin.port}")
+            ) as name:
+                await create(client, namespace, "meanwhile", name)
+                assert await node_of(client, namespace, "meanwhile")
+        finally:
+            await run(*kubectl, "apply", "--server-side", "-f", crds)
+            await run(*kubectl, "wait", "--for=condition=Established", "--timeout=20s", "-f", crds)
+        await set_health(client, SICK, "replace", "Unhealthy", "xid/79")
+        try:
+
+            async def known() -> bool:
+                return bool(plugin.snapshot().nodes[SICK].judgement.refusal)
+
+            await eventually(known)
+        finally:
+            await client.delete(GPUNODES, SICK)
+
+
+async def run(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
+    assert await process.wait() == 0

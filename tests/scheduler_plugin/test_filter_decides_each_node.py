@@ -1,9 +1,10 @@
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.api import reasons
-from outrider.api.core import Taint
+from outrider.api.core import Container, NamedReference, Pod, PodStatus, ResourceRequirements, Taint
 from outrider.api.gangplacement import PlacementState
 from outrider.api.gpunode import Health, Mode, Verdict
 from outrider.api.names import UNHEALTHY_TAINT
@@ -18,6 +19,7 @@ from tests.scheduler_plugin.builders import (
     make_placement,
     make_pod,
     make_snapshot,
+    make_world,
 )
 
 SINGLE = make_pod("alone", gpus=1)
@@ -145,6 +147,49 @@ def test_a_lost_node_without_a_spare_says_what_is_wrong_with_it() -> None:
         make_node("n0"), make_gpunode("n0", verdict=Verdict.REPLACE), *pods, make_placement("train", {0: "n0"})
     )
     assert decide(pods[0], ["n0"], snapshot, NOW).unresolvable == {"n0": reasons.NODE_UNHEALTHY}
+
+
+def test_a_pod_that_gets_its_gpus_by_a_claim_needs_healthy_hardware() -> None:
+    plain = make_pod("claims", gpus=0)
+    spec = msgspec.structs.replace(plain.spec, resource_claims=[NamedReference(name="gpus")])
+    claiming = msgspec.structs.replace(plain, spec=spec)
+    snapshot = make_snapshot(make_node("n0"), make_node("n1"), make_gpunode("n1", verdict=Verdict.REPLACE))
+    decision = decide(claiming, ["n0", "n1"], snapshot, NOW)
+    assert (decision.allowed, decision.unresolvable) == (["n0"], {"n1": reasons.NODE_UNHEALTHY})
+
+
+@pytest.mark.parametrize("resource", ["amd.com/gpu", "nvidia.com/mig-3g.40gb", "nvidia.com/gpu.shared"])
+def test_gpus_of_any_name_are_counted_each_kind_for_itself(resource: str) -> None:
+    def asks(name: str, count: int, node: str = "") -> Pod:
+        pod = make_pod(name, gpus=0, node=node)
+        main = Container(name="main", resources=ResourceRequirements(limits={resource: str(count)}))
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=[main]))
+
+    node = make_node("n0")
+    capacity = {**node.status.allocatable, resource: "2"}
+    both = msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, allocatable=capacity))
+    snapshot = make_snapshot(both, asks("there", 1, "n0"))
+    assert decide(asks("fits", 1), ["n0"], snapshot, NOW).allowed == ["n0"]
+    assert decide(asks("large", 2), ["n0"], snapshot, NOW).failed == {"n0": reasons.NODE_NO_GPU}
+    assert decide(SINGLE, ["n0"], snapshot, NOW).allowed == ["n0"]
+
+
+def test_a_pod_that_preempts_finds_the_room_that_is_held_for_it_and_nobody_else_does() -> None:
+    status = PodStatus(phase="Pending", nominated_node_name="n0")
+    nominated = msgspec.structs.replace(make_pod("preempts"), status=status)
+    snapshot = make_snapshot(make_node("n0"), nominated)
+    assert decide(nominated, ["n0"], snapshot, NOW).allowed == ["n0"]
+    assert decide(SINGLE, ["n0"], snapshot, NOW).failed == {"n0": reasons.NODE_RESERVED}
+
+
+def test_a_clock_that_jumps_ahead_makes_health_unknown_until_agents_are_heard_by_the_new_time() -> None:
+    node, before = make_node("n0"), make_gpunode("n0")
+    world = make_world(node, before)
+    jumped = NOW + 86400
+    assert decide(SINGLE, ["n0"], world.snapshot, jumped).unresolvable == {"n0": reasons.NODE_UNKNOWN_HEALTH}
+    world.on_gpunode(before, make_gpunode("n0", age_seconds=-86400))
+    assert decide(SINGLE, ["n0"], world.publish(), jumped).allowed == ["n0"]
+    assert decide(SINGLE, ["n0"], world.snapshot, NOW).allowed == ["n0"], "and back"
 
 
 VERDICTS = st.sampled_from(list(Verdict))

@@ -1,6 +1,7 @@
 """What a pod gets at admission, what it keeps, and that a second call changes nothing."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -147,6 +148,15 @@ def test_users_scheduler_stays_and_is_not_gated() -> None:
     assert after["spec"]["schedulerName"] == "volcano"
     assert "schedulingGates" not in after["spec"]
     assert any("volcano" in warning for warning in mutation.warnings)
+
+
+def test_pods_stay_with_the_default_scheduler_where_that_asks_our_extender() -> None:
+    attached = replace(CONTEXT, scheduler_name="default-scheduler")
+    after = changed(pod(), attached)
+    assert after["spec"]["schedulerName"] == "default-scheduler"
+    assert after["spec"]["schedulingGates"] == [{"name": names.GANG_GATE}]
+    elsewhere = mutate(pod(schedulerName=names.SCHEDULER_NAME), attached)
+    assert any(names.SCHEDULER_NAME in warning for warning in elsewhere.warnings)
 
 
 def test_bound_pod_is_neither_gated_nor_rescheduled() -> None:

@@ -105,3 +105,34 @@ affinity:
 helm.sh/hook: pre-delete
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
+
+{{- /* What a kube-scheduler of the cluster needs in its configuration to ask our extender. */ -}}
+{{- define "outrider.extenders" -}}
+{{- $scheduler := .Values.scheduler -}}
+{{- $name := printf "outrider-extender.%s.svc" .Release.Namespace -}}
+extenders:
+  - urlPrefix: {{ ternary "https" "http" (ne $scheduler.attach.tls.secretName "") }}://{{ $scheduler.attach.clusterIP | default $name }}:8888
+    filterVerb: filter
+    prioritizeVerb: prioritize
+    preemptVerb: preempt
+    weight: {{ $scheduler.extender.weight }}
+    httpTimeout: {{ $scheduler.extender.httpTimeout }}
+    nodeCacheCapable: true
+    ignorable: {{ $scheduler.extender.ignorable }}
+    {{- with $scheduler.attach.managedResources }}
+    managedResources:
+      {{- range . }}
+      - {name: {{ . }}, ignoredByScheduler: false}
+      {{- end }}
+    {{- end }}
+    {{- if $scheduler.attach.tls.secretName }}
+    enableHTTPS: true
+    tlsConfig:
+      serverName: {{ $name }}
+      caFile: /etc/kubernetes/outrider/ca.crt
+      {{- if $scheduler.attach.tls.clientCertificates }}
+      certFile: /etc/kubernetes/outrider/client.crt
+      keyFile: /etc/kubernetes/outrider/client.key
+      {{- end }}
+    {{- end }}
+{{- end -}}
