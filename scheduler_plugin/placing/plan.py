@@ -52,7 +52,7 @@ def _unknown(ask: TopologyAsk, snapshot: Snapshot) -> str:
 def _bounds(ask: TopologyAsk, snapshot: Snapshot) -> Bounds:
     top = depth_of(snapshot.levels, ask.required_level) if ask.required_level else 0
     segment = depth_of(snapshot.levels, ask.segment_level) if ask.segment_level else 0
-    return Bounds(top or 0, segment or 0)
+    return Bounds(top or 0, segment or 0, ask.segment_exclusive)
 
 
 def _place(search: Search, gang: Gang, bounds: Bounds) -> Nodes | None:
@@ -65,7 +65,8 @@ def _place(search: Search, gang: Gang, bounds: Bounds) -> Nodes | None:
 def _concessions(bounds: Bounds, *, must: bool) -> Iterator[Bounds]:
     yield bounds
     if not must and bounds.segment:
-        yield from (Bounds(bounds.top, depth) for depth in range(bounds.segment - 1, bounds.top, -1))
+        depths = range(bounds.segment - 1, bounds.top, -1)
+        yield from (Bounds(bounds.top, depth, bounds.exclusive) for depth in depths)
         yield Bounds(bounds.top)
 
 

@@ -35,13 +35,11 @@ class Bounds(msgspec.Struct, frozen=True):
 
 def segments_of(members: Sequence[Member], ask: TopologyAsk) -> list[Segment]:
     """Return the parts of a gang whose pods belong together, in rank order: its owner's own, else runs of ranks."""
-    ranked = sorted(members, key=lambda one: one.rank)
-    if all(one.segment == NO_SEGMENT for one in members):
-        size = max(ask.segment_pods, 1)
-        return [tuple(ranked[start : start + size]) for start in range(0, len(ranked), size)]
-    parts: defaultdict[object, list[Member]] = defaultdict(list)
-    for one in ranked:
-        parts[one.uid if one.segment == NO_SEGMENT else one.segment].append(one)
+    size = max(ask.segment_pods, 1)
+    parts: defaultdict[tuple[bool, int], list[Member]] = defaultdict(list)
+    for one in sorted(members, key=lambda one: one.rank):
+        own = one.segment != NO_SEGMENT
+        parts[own, one.segment if own else one.rank // size].append(one)
     return [tuple(part) for part in parts.values()]
 
 

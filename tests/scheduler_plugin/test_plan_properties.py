@@ -174,7 +174,7 @@ def test_required_segments_stay_together_and_are_placed_wherever_they_can_be(
     gang = asked(count, gpus, TopologyAsk(top, "", size, level, segment_required=True))
     result = plan(gang, snapshot, 1, NOW)
     counts = slots(drawn, snapshot, gpus)
-    outer = defaultdict(dict) if top else {"": counts}
+    outer: dict[object, dict[str, int]] = defaultdict(dict) if top else {"": counts}
     for name, room in counts.items() if top else ():
         outer[domains([name], snapshot, top)[0]][name] = room
     fits = any(_segments_fit(by_domain(inside, snapshot, level), count, size) for inside in outer.values())
