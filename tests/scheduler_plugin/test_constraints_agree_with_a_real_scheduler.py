@@ -1,7 +1,7 @@
 """What we hold possible and what a bare kube-scheduler does, for pods with random constraints on unlike nodes."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ import pytest
 
 from outrider.api.core import Pod
 from outrider.kube.client import Client, PatchType
-from outrider.kube.kinds import NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, STORAGECLASSES
+from outrider.kube.kinds import NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, STORAGECLASSES, Kind
 from scheduler_plugin.cluster.members import member
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.cluster.world import World
@@ -230,13 +230,14 @@ def _named(names: list[str]) -> dict[str, Any]:
 async def seen(client: Client) -> World:
     """Return the cluster as it is now."""
     world = World(RULES)
-    for kind, take in (
+    followed: list[tuple[Kind[Any], Callable[[Any, Any], None]]] = [
         (NODES, world.on_node),
         (PODS, world.on_pod),
         (PERSISTENTVOLUMES, world.on_volume),
         (PERSISTENTVOLUMECLAIMS, world.on_volume_claim),
         (STORAGECLASSES, world.on_storage_class),
-    ):
+    ]
+    for kind, take in followed:
         for one in (await client.list(kind)).items:
             take(None, one)
     return world
