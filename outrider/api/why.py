@@ -37,6 +37,8 @@ class NodeState(StrEnum):
     UNHEALTHY = "Unhealthy"
     UNKNOWN_HEALTH = "UnknownHealth"
     QUARANTINED = "Quarantined"
+    SUSPECT = "Suspect"  # in a domain under suspicion, which the cause names
+    REJECTING = "Rejecting"  # pods fail there as they start
     CORDONED = "Cordoned"
     TAINTED = "Tainted"
     NOT_SELECTED = "NotSelected"  # outside the pods' node selector or affinity

@@ -9,10 +9,9 @@ import msgspec
 from outrider.api.gangplacement import GangPlacement, RejectedAlternative
 from outrider.api.why import CAUSES_MAX, ENDS_MAX, STATES_MAX, BestDomain, NodeState, StateCount, WaitReason, Why
 from outrider.topology.domains import Path, order
-from outrider.workloads import gpus_in
 from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.nodes import Amounts, NodeView
-from scheduler_plugin.cluster.snapshot import Plan, Snapshot
+from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.checks import Checks
 from scheduler_plugin.placing.constraints import selects
 from scheduler_plugin.placing.domains import label
@@ -21,6 +20,7 @@ from scheduler_plugin.placing.obstacles import Spot, slots, spot
 from scheduler_plugin.placing.wording import sentence
 
 _LONGEST_CAUSE: Final = 128  # characters
+_Inner = tuple[Path, Path]  # a domain of the required level, and one of the segments' below it
 _MOST_DOMAINS: Final = 16  # tried for a set of gangs that would have to end together
 
 
@@ -129,19 +129,21 @@ class _Case:
         allowed = selects(one.node_selector, one.affinity, view.name, view.labels)
         return slots(one, view.allocatable) if allowed else 0
 
-    def _inside(self, counts: Mapping[str, int]) -> "Counter[Path]":
+    def _inside(self, counts: Mapping[str, int]) -> "Counter[_Inner]":
         """Return the pods that fit under each domain in which they belong together: a segment's, else the gang's."""
-        nodes, deepest = self._snapshot.nodes, max(self._scope.depth, self._scope.segment_depth)
-        inner: Counter[Path] = Counter()
+        nodes, scope = self._snapshot.nodes, self._scope
+        inner: Counter[_Inner] = Counter()
         for name, count in counts.items():
-            inner[(*nodes[name].place.path, name)[:deepest]] += count
+            place = nodes[name].place
+            outer = place.domain(scope.depth)
+            inner[outer, place.domain(scope.segment_depth) if scope.segment_depth else outer] += count
         return inner
 
-    def _whole(self, inner: Mapping[Path, int]) -> "Counter[Path]":
+    def _whole(self, inner: "Mapping[_Inner, int]") -> "Counter[Path]":
         """Return the pods that fit under each domain of the required level, whole segments only."""
         rooms: Counter[Path] = Counter()
-        for path, count in inner.items():
-            rooms[path[: self._scope.depth]] += count // self._unit * self._unit
+        for (outer, _), count in inner.items():
+            rooms[outer] += count // self._unit * self._unit
         return rooms
 
     @property
@@ -157,7 +159,7 @@ class _Case:
         return BestDomain(domain=label(path or self._scope.within), room=self._rooms[path], states=_counted(inside))
 
     def _domain(self, view: NodeView) -> Path:
-        return (*view.place.path, view.name)[: self._scope.depth]
+        return view.place.domain(self._scope.depth)
 
     def _ends(self) -> tuple[list[str], bool]:
         """Return gangs whose end makes it fit: any one of them, else some that must end together."""
@@ -189,8 +191,8 @@ class _Case:
         views, unit = self._snapshot.nodes, self._unit
         rooms: dict[Path, int] = {}
         gains = self._inside({name: self._gained(views[name], amounts) for name, amounts in freed.items()})
-        for path, gain in gains.items():
-            outer, before = path[: self._scope.depth], self._inner[path]
+        for inner, gain in gains.items():
+            outer, before = inner[0], self._inner[inner]
             more = (before + gain) // unit * unit - before // unit * unit
             rooms[outer] = rooms.get(outer, self._rooms[outer]) + more
         return rooms
@@ -205,13 +207,12 @@ class _Case:
         """Return what each other gang holds on nodes where only other pods are in the way, by job UID and node."""
         full = {one.view.name: one.view for one in self._spots if one.only_full}
         held: defaultdict[str, dict[str, Amounts]] = defaultdict(dict)
-        for uid, plan in self._snapshot.plans.items():
-            if uid == self._gang.job_uid or not plan.planned:
-                continue
-            for name, gpus in _gpus_of(plan).items():
-                if name in full:
-                    held[uid][name] = _amounts_of(full[name], uid, gpus)
-        return held
+        plans = self._snapshot.plans
+        for name, view in full.items():
+            for uid in {*view.uses, *view.holds} - {self._gang.job_uid}:
+                if uid in plans and plans[uid].planned:
+                    held[uid][name] = Counter(view.uses.get(uid, {})) + Counter(view.holds.get(uid, {}))
+        return dict(held)
 
     def _age(self, uid: str) -> tuple[str, str]:
         meta = self._snapshot.plans[uid].placement.metadata
@@ -219,25 +220,6 @@ class _Case:
 
     def _names(self, uids: Iterable[str]) -> list[str]:
         return [name_of(self._snapshot.plans[uid].placement) for uid in uids][:ENDS_MAX]
-
-
-def _gpus_of(plan: Plan) -> "Counter[str]":
-    """Return the thousandths of GPUs of a plan's ranks by node."""
-    gpus: Counter[str] = Counter()
-    for rank in plan.ranks.values():
-        gpus[rank.node] += rank.gpus * 1000
-    return gpus
-
-
-def _amounts_of(view: NodeView, uid: str, gpus: int) -> Amounts:
-    """Return what a gang's end would free on a node: what it holds, and its share, by GPUs, of what is used."""
-    freed = Counter(view.holds.get(uid, {}))
-    used = view.gpus - view.free_gpus
-    bound = min(max(gpus - gpus_in(view.holds.get(uid, {})), 0), used)
-    if bound > 0:
-        for name, amount in view.allocatable.items():
-            freed[name] += (amount - view.free.get(name, 0)) * bound // used
-    return freed
 
 
 def _counted(spots: Iterable[Spot]) -> list[StateCount]:

@@ -17,6 +17,7 @@ _REFUSED: Final = {
     reasons.NODE_UNHEALTHY: NodeState.UNHEALTHY,
     reasons.NODE_UNKNOWN_HEALTH: NodeState.UNKNOWN_HEALTH,
     reasons.NODE_QUARANTINED: NodeState.QUARANTINED,
+    reasons.NODE_REJECTS: NodeState.REJECTING,
 }
 _NO_BOUND: Final = 1 << 31
 _PASSING: Final = (NodeState.FREE, NodeState.IN_USE, NodeState.RESERVED, NodeState.SHORT)
@@ -40,10 +41,7 @@ def spot(
     view: NodeView, one: Member, job_uid: str, excluded: frozenset[str], now: float, checks: Checks | None = None
 ) -> Spot:
     """Return how the node stands for the member at ``now`` (seconds since 1970)."""
-    other = checks.against(view, one) if checks is not None else ""
-    state, cause = (
-        _fixed(view, one, excluded, now) or ((NodeState.OTHER, other) if other else None) or _usage(view, one, job_uid)
-    )
+    state, cause = _fixed(view, one, excluded, now) or _checked(view, one, checks) or _usage(view, one, job_uid)
     most = 1 if checks is not None and checks.peers.alone(one) else _NO_BOUND
     return Spot(view, state, cause, min(slots(one, view.room(job_uid)), most) if state is NodeState.FREE else 0)
 
@@ -58,7 +56,8 @@ def _fixed(view: NodeView, one: Member, excluded: frozenset[str], now: float) ->
     refusal = view.refusal(now) if one.gpus else ""
     if refusal:
         known = _REFUSED.get(refusal)
-        return (known, view.judgement.cause) if known else (NodeState.OTHER, refusal)
+        cause = "" if known is NodeState.REJECTING else view.judgement.cause
+        return (known, cause) if known else (NodeState.OTHER, refusal)
     taint = untolerated(view.taints, one.tolerations)
     if taint is not None:
         return NodeState.TAINTED, taint.key
@@ -67,6 +66,14 @@ def _fixed(view: NodeView, one: Member, excluded: frozenset[str], now: float) ->
     if not selects(one.node_selector, one.affinity, view.name, view.labels):
         return NodeState.NOT_SELECTED, ""
     return (NodeState.TRIED, "") if view.name in excluded else None
+
+
+def _checked(view: NodeView, one: Member, checks: Checks | None) -> tuple[NodeState, str] | None:
+    """Return what keeps the pod away beyond the node itself."""
+    words = checks.against(view, one) if checks is not None else ""
+    if not words:
+        return None
+    return (NodeState.SUSPECT, view.suspect) if words.startswith(reasons.NODE_SUSPECT) else (NodeState.OTHER, words)
 
 
 def _usage(view: NodeView, one: Member, job_uid: str) -> tuple[NodeState, str]:

@@ -14,6 +14,8 @@ _WORDS: Final = {
     NodeState.UNHEALTHY: "unhealthy",
     NodeState.UNKNOWN_HEALTH: "of unknown health",
     NodeState.QUARANTINED: "quarantined",
+    NodeState.SUSPECT: "in a suspect domain",
+    NodeState.REJECTING: "rejecting or killing pods as they start",
     NodeState.CORDONED: "cordoned",
     NodeState.TAINTED: "tainted",
     NodeState.NOT_SELECTED: "outside the pods' node selector or affinity",

@@ -8,6 +8,7 @@ from outrider.api.gpunode import Health, Verdict
 from outrider.api.meta import MESSAGE_MAX
 from outrider.api.why import NodeState, StateCount, WaitReason, Why
 from outrider.topology import TopologyAsk
+from scheduler_plugin.cluster.blackholes import Closure
 from scheduler_plugin.cluster.members import member
 from scheduler_plugin.placing.explain import ANYWHERE, Scope, explain, missing, refusal
 from scheduler_plugin.placing.gang import Gang
@@ -245,3 +246,22 @@ def owner(one: object) -> str:
         case Pod():
             return one.metadata.owner_references[0].name
     return getattr(getattr(one, "spec", None), "job_name", "")
+
+
+def test_suspect_domains_and_nodes_that_swallow_pods_are_named_as_such() -> None:
+    snapshot = make_snapshot(*leaf(1, 3))
+    views = dict(snapshot.nodes)
+    views["l1-n0"] = replace(views["l1-n0"], suspect="leaf spine-0/leaf-1: domain/fabric")
+    views["l1-n1"] = replace(views["l1-n1"], closure=Closure(NOW + 60, "3 pods failed"), usable_until=float("-inf"))
+    words = sentence(explain(gang(gang_pods("train", 3)), replace(snapshot, nodes=views), NOW))
+    assert words == (
+        "needs 3 nodes with 8 free GPUs; 1 healthy and free, 1 rejecting or killing pods as they start, "
+        "1 in a suspect domain (leaf spine-0/leaf-1: domain/fabric)"
+    )
+
+
+def test_a_required_level_below_the_leaf_counts_single_nodes_apart() -> None:
+    ask = TopologyAsk(required_level="host")
+    why = explain(gang(gang_pods("train", 2, gpus=4), ask=ask), make_snapshot(*leaf(1, 3)), NOW, Scope(9))
+    assert why.best is not None
+    assert (why.best.room, why.reason) == (2, WaitReason.NO_ROOM_TOGETHER)
