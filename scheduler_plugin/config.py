@@ -6,6 +6,7 @@ import msgspec
 
 from outrider.component import ComponentConfig, Port
 from outrider.topology import Levels, levels_from
+from outrider.workloads.resources import GPU_RESOURCES
 from scheduler_plugin.rules import LONGEST_SECONDS, Rules
 from scheduler_plugin.tls import TLS
 
@@ -38,6 +39,9 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     plan_seconds: Seconds = 60.0
     """A planned pod that kube-scheduler could not place for this long gets another node."""
+
+    gpu_resources: list[str] = list(GPU_RESOURCES)
+    """Resource names that count as GPUs; a last * stands for any ending, as in nvidia.com/mig-*."""
 
     patience_seconds: Seconds = 14400.0
     """A gang that has waited this long comes before all newer ones, whatever their priority: no wait is endless."""
@@ -78,6 +82,7 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
             stale_seconds=self.stale_seconds,
             require_gpu_node=self.require_gpu_node,
             plan_seconds=self.plan_seconds,
+            gpu_resources=tuple(self.gpu_resources),
             patience_seconds=self.patience_seconds,
             reserving_gangs=self.reserving_gangs,
             reservation_percent=self.reservation_percent,

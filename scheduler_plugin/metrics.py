@@ -32,6 +32,9 @@ STALENESS_SECONDS: Final = Gauge(
 OLDEST_WAITING_SECONDS: Final = Gauge(
     "outrider_planner_oldest_waiting_seconds", "How long the gang that waits longest has waited; 0 while none does."
 )
+AVOIDED_NODES: Final = Gauge(
+    "outrider_avoided_nodes", "Nodes that get nothing new for a while, since pods fail there as they start."
+)
 GANG_PODS: Final = Gauge("outrider_planner_gang_pods", "Pods of gangs, by where they stand.", ["stand"])
 PREEMPTED_GANGS: Final = Counter(
     "outrider_planner_preempted_gangs_total", "Gangs evicted whole for one that comes first."

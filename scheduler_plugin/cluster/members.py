@@ -20,7 +20,7 @@ from outrider.workloads import (
     segment_of,
     stage_of,
 )
-from outrider.workloads.resources import gpus_in
+from outrider.workloads.resources import GPU_RESOURCES, gpus_in
 from scheduler_plugin.cluster.guests import Guest, guest_of
 
 _NOBODY: Final = Guest("")
@@ -47,7 +47,7 @@ class Member(msgspec.Struct, frozen=True):
     """A pod to place. ``requests`` are thousandths by resource name, and one pod.
 
     ``stage``, ``role`` and ``segment`` are what ``outrider.workloads.Seat`` says of them; ``guest`` is what the pod
-    means for others, and they for it.
+    means for others, and they for it; ``gpu_resources`` are the names that count as GPUs.
     """
 
     uid: str
@@ -61,11 +61,12 @@ class Member(msgspec.Struct, frozen=True):
     stage: int = 0
     segment: int = NO_SEGMENT
     guest: Guest = _NOBODY
+    gpu_resources: tuple[str, ...] = GPU_RESOURCES
 
     @property
     def gpus(self) -> int:
         """GPUs asked for, in thousandths."""
-        return gpus_in(self.requests)
+        return gpus_in(self.requests, self.gpu_resources)
 
     def shape(self) -> bytes:
         """Return what makes two pods interchangeable for placement."""

@@ -9,7 +9,19 @@ from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacementStatus, PlacementState, RankAssignment
 from outrider.api.names import TRACEPARENT_ANNOTATION
 from outrider.api.times import parse_rfc3339
-from outrider.workloads import BEFORE, Seat, Size, gated, rank_of, role_of, seats_of, size_of, stage_of, topology_ask
+from outrider.workloads import (
+    BEFORE,
+    Seat,
+    Size,
+    gated,
+    gpus_of,
+    rank_of,
+    role_of,
+    seats_of,
+    size_of,
+    stage_of,
+    topology_ask,
+)
 from scheduler_plugin.cluster.members import GangState, Member, gone, managed, member, seat_member
 from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.reservations import seats
@@ -160,12 +172,14 @@ class Case(msgspec.Struct, frozen=True):
     def gang_of(self, members: Sequence[Member]) -> Gang:
         """Return what is asked of a plan for these members."""
         ask, _ = topology_ask(self.pods, self.gang.owner)
-        return Gang(self.gang.job.uid, tuple(members), self.excluded, ask)
+        names = self.rules.gpu_resources
+        counted = tuple(msgspec.structs.replace(one, gpu_resources=names) for one in members)
+        return Gang(self.gang.job.uid, counted, self.excluded, ask)
 
     def seat(self, pod: Pod, node: str) -> RankAssignment:
         """Return a pod's entry in the plan. Raises BadQuantity."""
         meta = pod.metadata
-        gpus = member(pod, 0).gpus // 1000
+        gpus = gpus_of(pod, self.rules.gpu_resources)
         return RankAssignment(rank=self.ranks[meta.uid], pod=meta.name, pod_uid=meta.uid, node=node, gpus=gpus)
 
     def kept(self, lost: Sequence[Pod] = ()) -> list[RankAssignment]:

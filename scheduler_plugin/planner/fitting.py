@@ -1,11 +1,13 @@
 """Nodes for a whole gang when others wait too: who may use what others hold. Pure."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from outrider.api.gangplacement import PlacementState
 from outrider.api.why import ENDS_MAX
+from outrider.topology import TopologyAsk
 from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.cluster.turns import recorded
@@ -13,7 +15,7 @@ from scheduler_plugin.cluster.whatif import without_holds
 from scheduler_plugin.placing.explain import name_of
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
 from scheduler_plugin.placing.plan import plan
-from scheduler_plugin.placing.replacing import replace
+from scheduler_plugin.placing.replacing import replace, segment_of
 from scheduler_plugin.planner.case import Case
 
 
@@ -55,11 +57,23 @@ def beside(
     case: Case, asked: Gang, survivors: Sequence[str], wishes: Mapping[str, Sequence[str]]
 ) -> Placement | Refusal:
     """Return nodes for members that join the gang's pods on ``survivors``; what others behind it hold, last of all."""
-    result = replace(asked, survivors, wishes, case.snapshot, case.now)
+    segments = _segments(case, asked.ask)
+    result = replace(asked, survivors, wishes, case.snapshot, case.now, segments)
     behind = behind_of(case)
     if not behind or (isinstance(result, Placement) and len(result.nodes) == len(asked.members)):
         return result
-    return replace(asked, survivors, wishes, without_holds(case.snapshot, behind), case.now)
+    return replace(asked, survivors, wishes, without_holds(case.snapshot, behind), case.now, segments)
+
+
+def _segments(case: Case, ask: TopologyAsk) -> dict[int, list[str]]:
+    """Return the nodes of the pods that stay, by the segment that each belongs to."""
+    if not ask.segment_level:
+        return {}
+    nodes = {rank.pod_uid: rank.node for rank in case.kept(case.strays)}
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for one in case.members([pod for pod in case.pods if pod.metadata.uid in nodes]):
+        found[segment_of(one, ask)].append(nodes[one.uid])
+    return found
 
 
 def first_in_line(case: Case, members: Sequence[Member]) -> tuple[str, ...]:

@@ -127,6 +127,7 @@ class Planner:
             self._add_unsettled()
             await self._judge_placements()
             await self._clear_up()
+            await self._teller.say_avoided(self._world.snapshot.nodes.values())
             counts = stands(ledger(self._world.gangs()).values())
             for stand, count in counts.items():
                 metrics.GANG_PODS.labels(stand).set(count)
@@ -274,7 +275,8 @@ def _traced(gang: GangState) -> AbstractContextManager[Span]:
 
 def _worse(old: NodeView, new: NodeView) -> bool:
     """Return whether planned pods may no longer start there."""
-    return (old.judgement, old.taints, old.cordoned) != (new.judgement, new.taints, new.cordoned)
+    before = (old.judgement, old.taints, old.cordoned, old.suspect, old.closure)
+    return before != (new.judgement, new.taints, new.cordoned, new.suspect, new.closure)
 
 
 def _better(old: NodeView, new: NodeView) -> bool:

@@ -4,17 +4,24 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from outrider.api import reasons
-from outrider.api.core import Pod
+from outrider.api.core import Node, Pod
 from outrider.api.gangplacement import Victim
+from outrider.api.meta import ObjectMeta
 from outrider.api.names import WHY_ANNOTATION
+from outrider.api.times import rfc3339
 from outrider.kube.client import Client
 from outrider.kube.events import EventRecorder
-from outrider.kube.kinds import PODS, kind_of
+from outrider.kube.kinds import NODES, PODS, kind_of
 from scheduler_plugin.cluster.members import GangState
-from scheduler_plugin.metrics import REPLACED_RANKS
+from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.metrics import AVOIDED_NODES, REPLACED_RANKS
 from scheduler_plugin.planner import deliver
 from scheduler_plugin.planner.advance import Advance
 
+_AVOIDED: Final = (
+    "nothing new is placed here until {until}: {why}. Look at the logs of the kubelet and of the device plugin on this "
+    "node; it is tried again by itself"
+)
 _REPEAT_SECONDS: Final = 10.0  # a waiting gang is told a new reason no more often
 
 
@@ -53,6 +60,16 @@ class Teller:
             await self.event(gang, reasons.RANK_REPLACED, f"rank {rank.rank} ({rank.pod}) goes to {rank.node}")
         if not step.moved:
             await self.event(gang, reasons.GANG_PLANNED, step.message)
+
+    async def say_avoided(self, views: Iterable[NodeView]) -> None:
+        """Tell on each node where pods fail as they start that nothing new goes there, and until when."""
+        closed = [(view.name, view.closure) for view in views if view.closed(self._clock())]
+        AVOIDED_NODES.set(len(closed))
+        for name, closure in closed:
+            if closure is not None:
+                node = Node(metadata=ObjectMeta(name=name, uid=name))  # as the kubelet's own events name it
+                message = _AVOIDED.format(until=rfc3339(closure.until), why=closure.why)
+                await self._recorder.emit(node, NODES, reason=reasons.NODE_AVOIDED, message=message, warning=True)
 
     async def say_displaced(self, gang: GangState, victims: Iterable[tuple[Victim, GangState | None]]) -> None:
         """Tell both sides of a preemption: who, for whom, and how much work is lost."""
