@@ -31,6 +31,7 @@ class Branch(msgspec.Struct, frozen=True):
 class Fabric:
     """All domains. ``names`` are the nodes along the topology: neighbours in it are neighbours in the network.
 
+    ``groups`` are the runs of nodes, from and up to, whose smallest common domain is the same one, by its path.
     ``leaf_depth`` is the depth of the leaves, ``node_depth`` that of single nodes.
     """
 
@@ -46,6 +47,7 @@ class Fabric:
         self._levels: defaultdict[int, list[Branch]] = defaultdict(list)
         self._around: dict[tuple[int, int], Branch] = {}
         self._at: dict[int, list[Branch]] = {}
+        self.groups: list[tuple[Path, int, int]] = []
         ordered = sorted(groups, key=order)
         self.root = self._branch((), [(path, sorted(groups[path], key=natural)) for path in ordered])
         self.depths = sorted(self._levels)
@@ -60,6 +62,7 @@ class Fabric:
                 below.setdefault(near[: depth + 1], []).append((near, names))
             else:
                 children += [self._node(near, name) for name in names]
+                self.groups.append((near, len(self.names) - len(names), len(self.names)))
         children += [self._branch(*entry) for entry in below.items()]
         made = Branch(path, depth, start, len(self.names), tuple(children))
         self._around |= {(child.start, child.depth): made for child in children}

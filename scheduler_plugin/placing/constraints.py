@@ -36,7 +36,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 def selects(selector: Mapping[str, str], affinity: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool:
     """Return whether the pod's nodeSelector and required node affinity allow the node."""
-    if any(labels.get(key) != value for key, value in selector.items()):
+    if selector and any(labels.get(key) != value for key, value in selector.items()):
         return False
     terms = required_terms(affinity)
     return terms is None or any_term_matches(terms, name, labels)

@@ -55,17 +55,11 @@ class Room:
         asked = [(name, amount) for name, amount in one.requests.items() if amount > 0]
         found = []
         for name in names:
-            view = nodes.get(name)
-            count = 0
-            if view is not None and view.free_gpus >= gpus:
-                room = self._room(view) if view.holds or name in self._free else view.free
-                for resource, amount in asked:
-                    fitting = room.get(resource, 0) // amount
-                    if fitting < count or not count:
-                        count = fitting
-                        if count <= 0:
-                            break
-                count = min(count, most) if count > 0 and self._able(one, view) else 0
+            view, count = nodes[name], 0
+            if view.free_gpus >= gpus:
+                count = _times(asked, self._seen(view), most)
+                if count and not self._able(one, view):
+                    count = 0
             found.append(count)
         return found
 
@@ -131,7 +125,11 @@ class Room:
 
     def _fits(self, one: Member, view: NodeView) -> bool:
         peers = self._checks.peers
-        return fits(one, self._room(view)) and (not peers.matter or peers.allows(one, view))
+        return fits(one, self._seen(view)) and (not peers.matter or peers.allows(one, view))
+
+    def _seen(self, view: NodeView) -> Mapping[str, int]:
+        """Return the node's room to look at, copied only where it differs from what is free."""
+        return self._room(view) if view.holds or view.name in self._free else view.free
 
     def _room(self, view: NodeView) -> dict[str, int]:
         if view.name not in self._free:
@@ -141,11 +139,22 @@ class Room:
 
 def eligible(view: NodeView, one: Member, now: float) -> bool:
     """Return whether the node may take the member at ``now`` (seconds since 1970), whatever is free on it."""
-    if view.refusal(now) if one.gpus else view.closed(now):
+    if view.usable_until < now and (view.refusal(now) if one.gpus else view.closed(now)):
         return False
     if untolerated(view.taints, one.tolerations, cordoned=view.cordoned):
         return False
     return selects(one.node_selector, one.affinity, view.name, view.labels)
+
+
+def _times(asked: Sequence[tuple[str, int]], room: Mapping[str, int], most: int) -> int:
+    """Return how often the room covers what is asked for, ``most`` at most."""
+    for name, amount in asked:
+        times = room.get(name, 0) // amount
+        if times < most:
+            if times <= 0:
+                return 0
+            most = times
+    return most
 
 
 def fits(one: Member, room: Mapping[str, int]) -> bool:

@@ -1,6 +1,7 @@
 """Spare nodes: the nearest that could take over a rank of a gang. Pure and deterministic."""
 
 from collections.abc import Collection, Sequence
+from itertools import groupby
 
 from outrider.topology import TopologyAsk, depth_of
 from scheduler_plugin.cluster.members import Member
@@ -33,11 +34,15 @@ def nearest_spares(
     largest = max(members, key=lambda one: one.gpus)
     views = [snapshot.nodes[name] for name in used if name in snapshot.nodes]
     near = Nearness(view.place.near for view in views)
+    fabric = snapshot.atlas.fabric(snapshot.nodes, len(snapshot.levels))
     depth = (depth_of(snapshot.levels, ask.required_level) or 0) if ask is not None and ask.required_level else 0
     domains = {view.place.domain(depth) for view in views}
-    free = [
-        view
-        for view in room.fitting(largest)
-        if view.name not in used and (not depth or view.place.domain(depth) in domains)
-    ]
-    return tuple(view.name for view in sorted(free, key=lambda view: closest(view, near))[:count])
+    found: list[str] = []
+    for _, groups in groupby(sorted(fabric.groups, key=lambda one: -near(one[0])), key=lambda one: near(one[0])):
+        names = (name for _, start, end in groups for name in fabric.names[start:end] if name not in used)
+        free = [view for name in names if (view := room.on(name, largest))]
+        inside = [view for view in free if not depth or view.place.domain(depth) in domains]
+        found += [view.name for view in sorted(inside, key=lambda view: closest(view, near))]
+        if len(found) >= count:
+            break
+    return tuple(found[:count])

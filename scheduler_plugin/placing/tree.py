@@ -74,15 +74,19 @@ class Tree:
             yield from (Way(one, self.spread(one, need)) for one in self._tightest(found, need))
             return
         likely = sorted(found, key=lambda one: (self._outlook((one,), need), self.room(one), one.start))
-        ways = [(self._descend(one, need), one.start) for one in likely[:_MOST_TRIED]]
-        yield from (Way(one, taken) for (_, one, taken), _ in sorted(ways, key=lambda way: (way[0][0], way[1])))
+        ways = [(*self._descend(one, need), one) for one in likely[:_MOST_TRIED]]
+        for _, chosen, one in sorted(ways, key=lambda way: (way[0], way[2].start)):
+            yield Way(one, self._fill(chosen))
 
     def spread(self, branch: Branch, need: int) -> Taken:
         """Return the best places for the need in a domain that holds it."""
+        if need == self.room(branch):
+            places = self.fabric.under(branch, self.floor)
+            return [(place, count) for place in places if (count := self.room(place))]
         if branch.depth >= self.floor or not branch.children:
             return [(branch, need)]
         if branch.depth < self.fabric.leaf_depth:
-            return self._descend(branch, need)[2]
+            return self._fill(self._descend(branch, need)[1])
         return self._fill(select(self._items(branch.children, need), need))
 
     def _fill(self, chosen: Sequence[tuple[Branch, int]]) -> Taken:
@@ -101,7 +105,7 @@ class Tree:
         """Return how little room the domains around a domain have, from the smallest to the largest; then its place."""
         return *((self._whole(one), self.room(one)) for one in self.fabric.around(branch)), branch.start
 
-    def _descend(self, top: Branch, need: int) -> tuple[Cost, Branch, Taken]:
+    def _descend(self, top: Branch, need: int) -> tuple[Cost, Taken]:
         """Return the best places in a domain above the leaves, found by the likeliest sets, with what orders them."""
         sets: list[_Set] = [(top,)]
         last = min(self.fabric.leaf_depth, self.floor)
@@ -112,7 +116,7 @@ class Tree:
             chosen = select(self._items(_children(branches), need), need)
             ways.append(((*self._price(chosen, need), self._whole(top), self.room(top)), chosen))
         cost, chosen = min(ways, key=lambda way: (way[0], way[1][0][0].start))
-        return cost, top, self._fill(chosen)
+        return cost, chosen
 
     def _price(self, chosen: Sequence[tuple[Branch, int]], need: int) -> Cost:
         branches = tuple(branch for branch, _ in chosen)
