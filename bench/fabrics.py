@@ -36,12 +36,10 @@ def ragged(seed: int) -> Snapshot:
     world = World(_RULES)
     for block in range(draw.randint(2, 8)):
         for leaf in range(draw.randint(3, 15)):
-            cliques = draw.random() < 0.2
             busy = draw.choice((0.0, 0.0, 0.2, 0.4, 0.7, 1.0))
             for number in range(draw.choice(_LEAVES)):
                 name = f"b{block}-l{leaf}-n{number}"
-                clique = f"u{block}.{leaf}{number // 4}" if cliques else ""
-                world.on_node(None, _node(name, f"b{block}-l{leaf}", f"b{block}", clique))
+                world.on_node(None, _node(name, f"b{block}-l{leaf}", f"b{block}"))
                 if draw.random() < busy:
                     world.on_pod(None, _running(name, draw.randint(1, _GPUS)))
     return world.publish()
@@ -57,9 +55,8 @@ def _members(pods: int, gpus: int) -> Iterator[Member]:
         yield member(_pod(f"train-{rank}", gpus), rank)
 
 
-def _node(name: str, leaf: str, block: str, clique: str = "") -> Node:
+def _node(name: str, leaf: str, block: str) -> Node:
     labels = {f"{_LABEL}/leaf": leaf, f"{_LABEL}/spine": block, "kubernetes.io/hostname": name}
-    labels |= {"nvidia.com/gpu.clique": clique} if clique else {}
     allocatable = {GPU: str(_GPUS), "cpu": "128", "memory": "1Ti", "pods": "110"}
     return Node(metadata=ObjectMeta(name=name, uid=name, labels=labels), status=NodeStatus(allocatable=allocatable))
 

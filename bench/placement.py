@@ -101,7 +101,7 @@ def _quality() -> list[Figure]:
     """Compare plans on ragged, half-used clusters with the best there is and with best-fit-by-count."""
     found = [used for seed in range(_CLUSTERS) for used in _compared(seed)]
     ours, best, fit = ([used[which] for used in found] for which in range(3))
-    where = f"{len(found)} gangs on {_CLUSTERS} random clusters in use, leaves of 1 to 11"
+    where = f"{len(found)} gangs on {_CLUSTERS} random clusters in use, leaves of 1 to 11, pods of a whole node"
     return [
         _gap("gap_to_optimum_pct", "leaves", ours, best, fit, where),
         _gap("blocks_gap_to_optimum_pct", "blocks", ours, best, fit, where),
@@ -159,7 +159,8 @@ def _used(snapshot: Snapshot, leaves: Iterable[Path]) -> Used:
 
 def _ours(snapshot: Snapshot, size: int) -> Used:
     result = plan(gang(size), snapshot, 0, NOW)
-    assert isinstance(result, Placement), f"{size} pods have room and were refused: {result.message}"
+    if not isinstance(result, Placement):
+        raise TypeError(f"{size} pods have room and were refused: {result.message}")
     return _used(snapshot, leaves_of(snapshot, list(result.nodes.values())))
 
 

@@ -75,6 +75,6 @@ def _tightened(chosen: list[Item], others: list[Item], need: int) -> list[Item]:
 def _shares(chosen: list[Item], need: int) -> list[tuple[Branch, int]]:
     """Return how much goes to each: what is left over stays in one domain, the sickest."""
     spare = sum(one.room for one in chosen) - need
-    loose = max(chosen, key=lambda one: (one.sick, one.whole, one.room, -one.branch.start))
+    loose = max(chosen, key=lambda one: (one.sick, one.whole, one.room, one.branch.start))
     along = sorted(chosen, key=lambda one: one.branch.start)
     return [(one.branch, one.room - (spare if one is loose else 0)) for one in along]
