@@ -51,7 +51,8 @@ generate: $(SETUP) ## Write generated files: CRDs, reference pages
 	$(STEP) "Custom resource definitions" $(BIN)/python -m tools.crds
 	$(STEP) "Chart reference pages" $(BIN)/python -m tools.chart_docs
 	$(STEP) "Fault reference page" $(BIN)/python -m tools.fault_docs
-	$(STEP) "Capability page" $(BIN)/python -m tools.capability_docs
+	$(STEP) "Pages of what is covered" $(BIN)/python -m tools.capability_docs
+	$(STEP) "Metrics page" $(BIN)/python -m tools.metric_docs
 
 verify: generate ## Fail where generated files differ from the committed ones
 	$(STEP) "Generated files are committed" git diff --exit-code -- charts/outrider/files/crds docs/reference

@@ -35,6 +35,10 @@ OLDEST_WAITING_SECONDS: Final = Gauge(
 AVOIDED_NODES: Final = Gauge(
     "outrider_avoided_nodes", "Nodes that get nothing new for a while, since pods fail there as they start."
 )
+RESERVED_RATIO: Final = Gauge(
+    "outrider_planner_reserved_ratio",
+    "Part of the GPUs that waiting gangs may hold (scheduler.reservationPercent) which they do hold, 0 to 1.",
+)
 GANG_PODS: Final = Gauge("outrider_planner_gang_pods", "Pods of gangs, by where they stand.", ["stand"])
 PREEMPTED_GANGS: Final = Counter(
     "outrider_planner_preempted_gangs_total", "Gangs evicted whole for one that comes first."

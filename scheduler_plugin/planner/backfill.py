@@ -21,6 +21,7 @@ from scheduler_plugin.placing.plan import plan
 from scheduler_plugin.placing.room import eligible
 from scheduler_plugin.planner.case import Case
 from scheduler_plugin.planner.fitting import ahead_of, behind_of, holders
+from scheduler_plugin.rules import Rules
 
 
 def reserve(case: Case, members: Sequence[Member]) -> list[Reservation]:
@@ -42,14 +43,23 @@ def _allowed(case: Case, members: Sequence[Member]) -> bool:
     alike = [uid for uid in ahead_of(case) if (plans[uid].placement.status.priority or 0) == case.priority]
     if len(alike) >= case.rules.reserving_gangs:
         return False
-    total = sum(view.gpus for view in case.snapshot.nodes.values())
-    others = (uid for uid in holders(case.snapshot) if uid != case.gang.job.uid)
-    held = sum(
-        gpus_in(amounts, case.rules.gpu_resources)
-        for uid in others
-        for amounts in reserved(plans[uid].placement.status).values()
+    quota, held = quota_of(case.snapshot, case.rules), held_gpus(case.snapshot, case.rules, but=case.gang.job.uid)
+    return held + sum(one.gpus for one in members) <= quota
+
+
+def quota_of(snapshot: Snapshot, rules: Rules) -> float:
+    """Return the thousandths of GPUs that waiting gangs may hold together."""
+    return sum(view.gpus for view in snapshot.nodes.values()) * rules.reservation_percent / 100
+
+
+def held_gpus(snapshot: Snapshot, rules: Rules, but: str = "") -> int:
+    """Return the thousandths of GPUs that waiting gangs hold, that of UID ``but`` left out."""
+    return sum(
+        gpus_in(amounts, rules.gpu_resources)
+        for uid in holders(snapshot)
+        if uid != but
+        for amounts in reserved(snapshot.plans[uid].placement.status).values()
     )
-    return held + sum(one.gpus for one in members) <= total * case.rules.reservation_percent / 100
 
 
 def _still_good(case: Case, members: Sequence[Member]) -> bool:
