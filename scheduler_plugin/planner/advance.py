@@ -75,11 +75,20 @@ def advance(gang: GangState, snapshot: Snapshot, rules: Rules, now: float, losse
         return _settled(case) if not case.unbound else _release(case)
     if case.owner_pending:
         return Advance("waiting", message=case.size.unknown, again_seconds=1.0)
-    if case.prelude:
-        return _join(case, case.prelude)
-    if not case.fresh or case.size.unknown or case.growing:
-        return _join(case, case.newcomers + case.strays)
+    piecemeal = not case.fresh or bool(case.size.unknown) or case.growing
+    seeking = case.prelude or (case.admitted if piecemeal else [])
+    if seeking or (piecemeal and case.lost_seats):
+        return _join(case, seeking)
+    if case.held_elsewhere:
+        return _held_elsewhere(case)
     return _incomplete(case) if case.short else _whole(case, losses)
+
+
+def _held_elsewhere(case: Case) -> Advance:
+    """Wait for whoever else holds the pods, and hold nothing meanwhile; a gang that has its plan keeps it."""
+    message = case.held_elsewhere
+    said = statuses.waiting(case, message) if case.fresh else case.status
+    return _waiting(case, case.unbound, said, message)
 
 
 def _rest(case: Case) -> Advance:

@@ -13,6 +13,7 @@ from outrider.workloads import (
     BEFORE,
     Seat,
     Size,
+    awaited,
     gated,
     gpus_of,
     rank_of,
@@ -149,7 +150,17 @@ class Case(msgspec.Struct, frozen=True):
     def notes(self) -> tuple[str, ...]:
         """What in the pods, their owner or their annotations does not fit together, and what holds instead."""
         _, problem = topology_ask(self.pods, self.gang.owner)
-        return tuple(note for note in (self.size.note, problem) if note)
+        return tuple(note for note in (self.size.note, *self.gang.notes, problem) if note)
+
+    @property
+    def held_elsewhere(self) -> str:
+        """Whose word the pods wait for beside the planner's (Kueue's, say); empty where no other gate holds one."""
+        return awaited([pod for pod in self.core if not pod.spec.node_name])
+
+    @property
+    def admitted(self) -> list[Pod]:
+        """Pods that seek a place, without those that another gate holds: no node is kept for them yet."""
+        return [pod for pod in (*self.newcomers, *self.strays) if not awaited([pod])]
 
     @property
     def traceparent(self) -> str:

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from outrider.api.core import Job, JobSpec, Pod, Taint
+from outrider.api.core import Job, JobSpec, NamedReference, Pod, Taint
 from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import Verdict
 from scheduler_plugin.planner.advance import Advance, advance
@@ -241,3 +241,27 @@ def test_whatever_was_done_before_a_crash_the_gang_ends_on_the_nodes_on_record(r
     advanced = step(pods, placement=make_placement("train", {0: "n0", 1: "n1", 2: "n2"}))
     assert advanced.status is None
     assert released(advanced) == {f"train-{rank}": (f"n{rank}",) for rank in range(released_ranks, 3)}
+
+
+def test_a_gang_that_kueue_has_not_admitted_gets_and_holds_nothing() -> None:
+    gate = NamedReference(name="kueue.x-k8s.io/admission")
+    pods = [gated_by(pod, gate) if pod.metadata.name == "train-1" else pod for pod in gang_pods("train", 3)]
+    waits = step(pods)
+    assert (waits.outcome, waits.release, len(waits.waiting)) == ("waiting", (), 3)
+    assert waits.message == "Kueue has not admitted 1 of 3 pods (scheduling gate kueue.x-k8s.io/admission)"
+    assert waits.status is not None
+    assert (waits.status.message, waits.status.reservations) == (waits.message, [])
+    assert step(gang_pods("train", 3)).outcome == "planned"
+
+
+def test_of_single_pods_only_those_that_kueue_admitted_get_a_node() -> None:
+    gate = NamedReference(name="kueue.x-k8s.io/admission")
+    pods = gang_pods("train", 3)
+    job = Job(metadata=make_job().metadata, spec=JobSpec(parallelism=3))
+    assert released(step([gated_by(pods[0], gate), *pods[1:]], job=job)).keys() == {"train-1", "train-2"}
+    assert step([gated_by(pod, gate) for pod in pods], job=job).outcome == "waiting"
+
+
+def gated_by(pod: Pod, gate: NamedReference) -> Pod:
+    spec = msgspec.structs.replace(pod.spec, scheduling_gates=[*pod.spec.scheduling_gates, gate])
+    return msgspec.structs.replace(pod, spec=spec)
