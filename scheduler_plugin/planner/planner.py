@@ -33,6 +33,7 @@ from scheduler_plugin.cluster.world import Change, World
 from scheduler_plugin.planner import deliver, evicting
 from scheduler_plugin.planner.acceptance import accepted, problem
 from scheduler_plugin.planner.advance import Advance, advance
+from scheduler_plugin.planner.backfill import held_gpus, quota_of
 from scheduler_plugin.planner.fence import FencedClient
 from scheduler_plugin.planner.ledger import ledger, stands
 from scheduler_plugin.planner.preempting import losses_of
@@ -131,6 +132,8 @@ class Planner:
             counts = stands(ledger(self._world.gangs()).values())
             for stand, count in counts.items():
                 metrics.GANG_PODS.labels(stand).set(count)
+            snapshot = self._world.snapshot
+            metrics.RESERVED_RATIO.set(held_gpus(snapshot, self._rules) / max(quota_of(snapshot, self._rules), 1.0))
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _judge_placements(self) -> None:
