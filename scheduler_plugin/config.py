@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 
 from outrider.component import ComponentConfig, Port
-from outrider.topology import Levels, levels_from
+from outrider.topology import Levels, depth_of, levels_from, names_of
 from outrider.workloads.resources import GPU_RESOURCES
-from scheduler_plugin.rules import LONGEST_SECONDS, Rules
+from scheduler_plugin.rules import LONGEST_SECONDS, DomainSpares, Rules
 from scheduler_plugin.tls import TLS
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_SECONDS)]
@@ -40,8 +40,14 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
     plan_seconds: Seconds = 60.0
     """A planned pod that kube-scheduler could not place for this long gets another node."""
 
-    gpu_resources: list[str] = list(GPU_RESOURCES)
+    gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
     """Resource names that count as GPUs; a last * stands for any ending, as in nvidia.com/mig-*."""
+
+    domain_spares: list[DomainSpares] = []
+    """Spare nodes in every domain of a level: new gangs leave them free for ranks that have to move there."""
+
+    borrowers_below: int = 0
+    """Pods of no gang whose priority is below this may run on such spare nodes until they are needed."""
 
     patience_seconds: Seconds = 14400.0
     """A gang that has waited this long comes before all newer ones, whatever their priority: no wait is endless."""
@@ -69,7 +75,10 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def __post_init__(self) -> None:
         """Refuse a topology that can't be used, while the settings are read."""
-        self.levels()
+        levels = self.levels()
+        for one in self.domain_spares:
+            if depth_of(levels, one.level) is None:
+                raise ValueError(f"domainSpares: no level {one.level!r} here: use one of {names_of(levels)}")
 
     def levels(self) -> Levels:
         """Return the topology levels. Raises ValueError that says what to set instead."""
@@ -83,6 +92,8 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
             require_gpu_node=self.require_gpu_node,
             plan_seconds=self.plan_seconds,
             gpu_resources=tuple(self.gpu_resources),
+            domain_spares=tuple(self.domain_spares),
+            borrowers_below=self.borrowers_below,
             patience_seconds=self.patience_seconds,
             reserving_gangs=self.reserving_gangs,
             reservation_percent=self.reservation_percent,

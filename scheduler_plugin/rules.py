@@ -1,6 +1,6 @@
 """What decisions need of the configuration."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -8,6 +8,14 @@ from outrider.topology import Levels
 from outrider.workloads.resources import GPU_RESOURCES
 
 LONGEST_SECONDS: Final = 86400
+
+
+class DomainSpares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nodes kept free in every domain of a level: so many, or so many percent of its GPU nodes, whichever is more."""
+
+    level: str
+    nodes: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -18,6 +26,8 @@ class Rules(msgspec.Struct, frozen=True):
     require_gpu_node: bool = False
     plan_seconds: float = 60.0
     gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    domain_spares: tuple[DomainSpares, ...] = ()
+    borrowers_below: int = 0
     patience_seconds: float = 14400.0
     reserving_gangs: int = 1
     reservation_percent: float = 100.0

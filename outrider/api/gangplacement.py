@@ -62,7 +62,7 @@ class Victim(Resource, frozen=True, kw_only=True):
 class GangPlacementSpec(Resource, frozen=True, kw_only=True):
     """Which gang this is."""
 
-    job_kind: Annotated[str, msgspec.Meta(description="Job or PyTorchJob")]
+    job_kind: Annotated[str, msgspec.Meta(description="kind of what the gang comes from: Job, JobSet, PyTorchJob, PodGroup, ..., or Gang")]
     job_name: Annotated[str, msgspec.Meta(description="the job that owns the gang, in this namespace")]
     job_uid: Annotated[str, msgspec.Meta(description="its UID")]
     size: Annotated[int, msgspec.Meta(ge=1, description="pods that must run together")]
@@ -84,6 +84,7 @@ class GangPlacementStatus(Resource, frozen=True, kw_only=True):
     spares: Annotated[
         list[str], msgspec.Meta(description="healthy nodes near the gang, for a rank that has to move")
     ] = []
+    spares_kept: Annotated[bool, msgspec.Meta(description="no other gang is planned on the spares")] = False
     rejected: Annotated[list[RejectedAlternative], msgspec.Meta(max_length=32)] = []
     expires_at: Timestamp | None = None
     why: Annotated[Why | None, msgspec.Meta(description="why it waits, as data")] = None

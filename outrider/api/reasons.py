@@ -55,6 +55,7 @@ NODE_NOT_SEEN: Final = "node not yet seen by Outrider"
 GANG_NOT_PLANNED: Final = "gang not planned yet"
 NODE_NO_GPU: Final = "not enough free GPUs"
 NODE_REJECTS: Final = "rejects or kills pods as they start"  # the node looks free because it swallows them
+NODE_SPARE: Final = "kept as a spare"
 NODE_SUSPECT: Final = "in a suspect domain"
 
 # Condition of Outrider's own resources

@@ -46,6 +46,10 @@ class TrainingPolicySpec(Resource, frozen=True, kw_only=True):
     ] = []
     inject: Annotated[bool, msgspec.Meta(description="false leaves matching pods untouched")] = True
     spares: Annotated[int, msgspec.Meta(ge=0, le=64, description="spare nodes named for each gang")] = 1
+    keep_spares: Annotated[
+        bool,
+        msgspec.Meta(description="true: no other gang is planned on its spares; pods of lower priority may run there"),
+    ] = False
     checkpoint: Checkpoint = Checkpoint()
     elastic: Elastic = Elastic()
 

@@ -11,6 +11,7 @@ from scheduler_plugin.cluster.selectors import NOTHING, Selector, label_selector
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - what a pod asks for, not what is listened on
+_NOTHING: Final[Mapping[str, int]] = {}
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 
@@ -56,7 +57,8 @@ class Guest(msgspec.Struct, frozen=True):
 
     ``together`` and ``apart`` are its required pod affinity and anti-affinity, ``claims`` the names of its
     PersistentVolumeClaims. ``unmodelled`` says in words what kube-scheduler will look at and Outrider does not;
-    ``leaving`` is true for a pod being deleted; ``gang`` is the UID of its gang, empty without one.
+    ``leaving`` is true for a pod being deleted, ``there`` for one that has its node; ``gang`` is the UID of its gang,
+    empty without one; ``asked`` is what it takes of its node, in thousandths.
     """
 
     uid: str
@@ -70,6 +72,9 @@ class Guest(msgspec.Struct, frozen=True):
     claims: tuple[str, ...] = ()
     unmodelled: tuple[str, ...] = ()
     leaving: bool = False
+    there: bool = False
+    priority: int = 0
+    asked: Mapping[str, int] = {}
 
     @property
     def bonds(self) -> bool:
@@ -77,7 +82,7 @@ class Guest(msgspec.Struct, frozen=True):
         return bool(self.ports or self.together or self.apart or self.spread)
 
 
-def guest_of(pod: Pod) -> Guest:
+def guest_of(pod: Pod, asked: Mapping[str, int] = _NOTHING) -> Guest:
     """Return the pod as others see it."""
     meta, spec = pod.metadata, pod.spec
     affinity = spec.affinity
@@ -93,6 +98,9 @@ def guest_of(pod: Pod) -> Guest:
         claims=tuple(_claims(pod)),
         unmodelled=tuple(_unmodelled(pod)),
         leaving=meta.deletion_timestamp is not None,
+        there=bool(spec.node_name),
+        priority=spec.priority or 0,
+        asked=asked,
     )
 
 

@@ -41,6 +41,7 @@ from scheduler_plugin.cluster.members import GangState, amounts_of, gone, manage
 from scheduler_plugin.cluster.nodes import Amounts, Body, Company, NodeView, body_of, renewed, view
 from scheduler_plugin.cluster.reservations import reserved, seats
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot, plan_from
+from scheduler_plugin.cluster.spares import Keeper, Kept, kept_nodes
 from scheduler_plugin.cluster.suspects import suspected, suspicion
 from scheduler_plugin.cluster.turns import Turn, turn
 from scheduler_plugin.cluster.volumes import Stock
@@ -322,9 +323,21 @@ class World:
             self._rules.gpu_resources,
             self._atlas,
             self._stock.storage(),
+            self._kept_nodes(plans),
         )
         if changes:
             self._on_nodes(changes)
+
+    def _kept_nodes(self, plans: Mapping[str, Plan]) -> dict[str, Kept]:
+        keepers = [
+            Keeper(uid, plan.placement.status.priority or 0, tuple(plan.placement.status.spares))
+            for uid, plan in plans.items()
+            if plan.planned and plan.placement.status.spares_kept
+        ]
+        if not keepers and not self._rules.domain_spares:
+            return {}
+        rules = self._rules
+        return kept_nodes(self._views, rules.levels, rules.domain_spares, keepers, rules.borrowers_below)
 
     def _touch(self, *names: str) -> None:
         due = not self._dirty and not self._stale
@@ -340,7 +353,7 @@ class World:
         except BadQuantity as error:
             _LOG.warning("pod counts as taking nothing", extra={"pod": pod.key, "problem": str(error)})
             self._asked[uid] = {}
-        self._guests[uid] = guest_of(pod)
+        self._guests[uid] = guest_of(pod, self._asked[uid])
         if nominated := _nominated(pod):
             self._nominated[nominated].add(uid)
             self._touch(nominated)

@@ -20,6 +20,7 @@ _UNRESOLVABLE: Final = frozenset(
         reasons.NODE_UNKNOWN_HEALTH,
         reasons.NODE_QUARANTINED,
         reasons.NODE_REJECTS,
+        reasons.NODE_SPARE,
         reasons.NODE_NOT_PLANNED,
         reasons.GANG_NOT_PLANNED,
     )
@@ -49,6 +50,7 @@ class Ask(msgspec.Struct, frozen=True):
     tolerations: Sequence[Toleration] = ()
     job_uid: str = ""
     pod_uid: str = ""
+    priority: int = 0
 
     @property
     def holder(self) -> str:
@@ -65,7 +67,8 @@ def ask_of(pod: Pod, snapshot: Snapshot) -> Ask:
     gpus = {name: amount for name, amount in requests_of(pod).items() if is_gpu(name, snapshot.gpu_resources)}
     owner = gang_of(pod) if managed(pod) else None
     needs_gpu = bool(gpus or pod.spec.resource_claims)
-    return Ask(gpus, needs_gpu, pod.spec.tolerations, owner.uid if owner else "", pod.metadata.uid)
+    job_uid = owner.uid if owner else ""
+    return Ask(gpus, needs_gpu, pod.spec.tolerations, job_uid, pod.metadata.uid, pod.spec.priority or 0)
 
 
 def decide(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -> Decision:
@@ -85,9 +88,12 @@ def decide(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -> De
 def _single(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> Decision:
     nodes, asked = snapshot.nodes, tuple(ask.gpus.items())
     resource, amount = asked[0] if asked else ("", 0)
-    decision = Decision([], {}, {})
+    decision, spares = Decision([], {}, {}), snapshot.closed_to(ask.priority)
     for name in names:
         view = nodes.get(name)
+        if name in spares:
+            decision.refuse(name, reasons.NODE_SPARE)
+            continue
         # The quick way first: kube-scheduler may ask about thousands of nodes, pod by pod.
         if (
             view is not None

@@ -11,9 +11,9 @@ from scheduler_plugin.extender.wire import MetaVictims
 def preempt(pod: Pod, candidates: Mapping[str, MetaVictims], snapshot: Snapshot, now: float) -> dict[str, MetaVictims]:
     """Return the candidates that may be preempted at ``now`` (seconds since 1970). Raises BadQuantity.
 
-    Dropped are: nodes with unhealthy hardware or outside the pod's plan, nodes where other gangs hold what the victims
-    would free, candidates without a victim (nothing to gain: filter refused them for a reason of ours), and those
-    that would kill one rank of a gang and so stop all of it.
+    Dropped are: nodes with unhealthy hardware or outside the pod's plan, nodes kept as spares or where other gangs hold
+    what the victims would free, candidates without a victim (nothing to gain: filter refused them for a reason of
+    ours), and those that would kill one rank of a gang and so stop all of it.
     """
     ask = ask_of(pod, snapshot)
     if not ask.needs_gpu:
@@ -21,11 +21,12 @@ def preempt(pod: Pod, candidates: Mapping[str, MetaVictims], snapshot: Snapshot,
     plan = snapshot.plan_of(ask.job_uid) if ask.job_uid else None
     target = target_of(plan, ask, snapshot.nodes, now) if plan and ask.pod_uid in plan.ranks else ""
     ranked = snapshot.ranked()
+    spares = frozenset[str]() if ask.job_uid else snapshot.closed_to(ask.priority)
     return {
         name: victims
         for name, victims in candidates.items()
         if victims.pods
-        and (name == target if ask.job_uid else True)
+        and (name == target if ask.job_uid else name not in spares)
         and _allowed(name, ask, snapshot, now)
         and ranked.isdisjoint(victim.uid for victim in victims.pods)
     }

@@ -17,8 +17,8 @@ def prioritize(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -
     """Return one score per name, in the order given, at ``now`` (seconds since 1970). Raises BadQuantity.
 
     A planned pod gets its planned node. Others get healthy nodes that are already in use, under leaves that are, so
-    that whole nodes and leaves stay free for gangs. A name that is not known scores 0, and so does a node in a suspect
-    domain: a pod on its own risks little there, and is better off there than nowhere.
+    that whole nodes and leaves stay free for gangs. A name that is not known scores 0, and so does a spare, and a node
+    in a suspect domain: a pod on its own risks little there, and is better off there than nowhere.
     """
     ask = ask_of(pod, snapshot)
     plan = snapshot.plan_of(ask.job_uid) if ask.job_uid else None
@@ -27,7 +27,8 @@ def prioritize(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -
         return [HostPriority(name, HIGHEST if name == target else 0) for name in names]
     if not ask.needs_gpu:
         return [HostPriority(name, 0) for name in names]
-    return [HostPriority(name, _score(snapshot.nodes.get(name), snapshot.leaf_gpus, now)) for name in names]
+    views = ((name, None if name in snapshot.kept else snapshot.nodes.get(name)) for name in names)
+    return [HostPriority(name, _score(view, snapshot.leaf_gpus, now)) for name, view in views]
 
 
 def _score(view: NodeView | None, leaf_gpus: Mapping[Path, int], now: float) -> int:

@@ -19,10 +19,21 @@ class Checks:
     """Obstacles for one gang's members on one snapshot; members that a plan places count for the next.
 
     ``tolerated`` are suspicions (NodeView.suspect) that refuse nothing: those of domains where the gang runs already.
+    ``joining`` is true for members of a gang that runs: spares of a domain are for them.
     """
 
-    def __init__(self, snapshot: Snapshot, members: Collection[Member], tolerated: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        members: Collection[Member],
+        job_uid: str = "",
+        tolerated: Collection[str] = (),
+        *,
+        joining: bool = False,
+    ) -> None:
         self.peers = Peers(snapshot, members)
+        mine = (job_uid, "") if joining else (job_uid,)
+        self._kept = frozenset(name for name, one in snapshot.kept.items() if one.gang not in mine)
         self._tolerated = frozenset(tolerated)
         self._reaches = {
             one.uid: snapshot.storage.reach(one.guest.namespace, one.guest.claims)
@@ -40,6 +51,8 @@ class Checks:
         """Return what keeps the member off the node, in words that fit many nodes; empty where nothing does."""
         if view.suspect and view.suspect not in self._tolerated:
             return f"{reasons.NODE_SUSPECT} ({view.suspect})"
+        if view.name in self._kept and one.gpus:
+            return reasons.NODE_SPARE
         reach = self._reaches.get(one.uid)
         if reach is not None and (self._fought_over or not reach.allows(view.name, view.labels)):
             return reach.problem or self._fought_over or VOLUMES

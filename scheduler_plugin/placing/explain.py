@@ -85,7 +85,7 @@ class _Case:
         self._pods = len(gang.members)
         inside = (view for view in snapshot.nodes.values() if view.place.path[: len(scope.within)] == scope.within)
         views = [view for view in inside if view.gpus > 0 or not self._one.gpus]
-        checks = Checks(snapshot, gang.members)
+        checks = Checks(snapshot, gang.members, gang.job_uid)
         self._spots = [spot(view, self._one, gang.job_uid, gang.excluded, now, checks) for view in views]
         self._inner = self._inside({one.view.name: one.slots for one in self._spots})
         self._rooms = self._whole(self._inner)

@@ -16,6 +16,7 @@ from outrider.workloads import NO_SEGMENT
 from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.cluster.spares import called_in
 from scheduler_plugin.placing.domains import weakness
 from scheduler_plugin.placing.explain import Scope, refusal
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
@@ -42,13 +43,43 @@ def replace(
     divided by ``segment_pods``). Members without room are left out: a running gang gains nothing if the others wait
     for them.
     """
-    views = [snapshot.nodes[name] for name in survivors if name in snapshot.nodes]
-    room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now, [view.suspect for view in views])
-    join = _Join(gang, snapshot, room, wishes, views, segments or {})
+    join = _joining(gang, survivors, wishes, snapshot, now, segments or {})
     nodes = join.place()
-    if nodes:
-        return Placement(nodes)
-    return refusal(gang, snapshot, now, scope=join.scope)
+    if len(nodes) < len(gang.members):
+        nodes = _with_borrowed(gang, survivors, wishes, snapshot, now, segments or {}) or nodes
+    return Placement(nodes) if nodes else refusal(gang, snapshot, now, scope=join.scope)
+
+
+def _joining(
+    gang: Gang,
+    survivors: Sequence[str],
+    wishes: Wishes,
+    snapshot: Snapshot,
+    now: float,
+    segments: Mapping[int, Sequence[str]],
+) -> "_Join":
+    views = [snapshot.nodes[name] for name in survivors if name in snapshot.nodes]
+    suspicions = [view.suspect for view in views]
+    room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now, suspicions, joining=True)
+    return _Join(gang, snapshot, room, wishes, views, segments)
+
+
+def _with_borrowed(
+    gang: Gang,
+    survivors: Sequence[str],
+    wishes: Wishes,
+    snapshot: Snapshot,
+    now: float,
+    segments: Mapping[int, Sequence[str]],
+) -> dict[str, str]:
+    """Return nodes for more members by calling in spare nodes that are lent; empty where that helps nobody."""
+    lent = [name for name, kept in snapshot.kept.items() if kept.gang in ("", gang.job_uid)]
+    if not lent:
+        return {}
+    priority = min(one.guest.priority for one in gang.members)
+    nodes = called_in(snapshot.nodes, lent, priority)
+    after = msgspec.structs.replace(snapshot, nodes=nodes)
+    return _joining(gang, survivors, wishes, after, now, segments).place()
 
 
 def segment_of(one: Member, ask: TopologyAsk) -> int:

@@ -17,7 +17,7 @@ _MANY: Final = 1 << 30
 class Room:
     """Room for one gang's members on one snapshot; ``use`` takes from it, so it belongs to one plan only.
 
-    ``tolerated`` are suspicions that refuse nothing (see Checks).
+    ``tolerated`` are suspicions that refuse nothing, ``joining`` opens the spares of domains (see Checks).
     """
 
     def __init__(
@@ -28,9 +28,11 @@ class Room:
         excluded: frozenset[str],
         now: float,
         tolerated: Collection[str] = (),
+        *,
+        joining: bool = False,
     ) -> None:
         kinds: defaultdict[tuple[object, ...], list[Member]] = defaultdict(list)
-        self._checks = Checks(snapshot, members, tolerated)
+        self._checks = Checks(snapshot, members, job_uid, tolerated, joining=joining)
         for one in members:
             kinds[self._checks.kind(one)].append(one)
         self.kinds = list(kinds.values())

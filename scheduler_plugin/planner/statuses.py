@@ -36,6 +36,7 @@ def planned(
         domain=label(domain),
         ranks=sorted(ranks, key=lambda rank: rank.rank),
         spares=list(result.spares),
+        spares_kept=case.gang.policy.keep_spares,
         rejected=list(result.rejected),
         expires_at=rfc3339(case.now + case.rules.plan_seconds),
         priority=case.priority,

@@ -1,0 +1,111 @@
+"""Nodes kept free as spares: of each domain as configured, and of each gang whose policy keeps them. Pure.
+
+New gangs pass them by; ranks that replace others may use those of a domain, and a gang's own are for that gang. They
+are lent meanwhile: a pod of lower priority, of no gang, may run there, and kube-scheduler evicts it for the rank that
+comes (its own preemption: the rank has the higher priority and is pinned there).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from outrider.topology import Levels, depth_of
+from outrider.topology.domains import Path, natural, order
+from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.rules import DomainSpares
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Why a node is kept: for one gang by its UID, else (empty) for any gang of its domain.
+
+    Pods of no gang may borrow it while their priority is below ``borrowers_below``.
+    """
+
+    gang: str = ""
+    borrowers_below: int = 0
+
+
+class Keeper(msgspec.Struct, frozen=True):
+    """A gang that keeps its spares: nodes that its plan names, its priority, its UID."""
+
+    gang: str
+    priority: int
+    nodes: tuple[str, ...]
+
+
+def kept_nodes(
+    nodes: Mapping[str, NodeView],
+    levels: Levels,
+    rules: Iterable[DomainSpares],
+    keepers: Iterable[Keeper],
+    borrowers_below: int = 0,
+) -> dict[str, Kept]:
+    """Return the nodes that are kept free. ``borrowers_below`` is the priority from which no pod borrows a domain's."""
+    kept = {
+        name: Kept(keeper.gang, keeper.priority)
+        for keeper in keepers
+        for name in keeper.nodes
+        if name in nodes and not _of_gangs(nodes[name], keeper.gang)
+    }
+    for rule in rules:
+        depth = depth_of(levels, rule.level)
+        if depth is not None:
+            kept |= dict.fromkeys(_of_domains(nodes, depth, rule, frozenset(kept)), Kept("", borrowers_below))
+    return kept
+
+
+def _of_domains(nodes: Mapping[str, NodeView], depth: int, rule: DomainSpares, others: frozenset[str]) -> Iterator[str]:
+    domains: defaultdict[Path, list[NodeView]] = defaultdict(list)
+    for view in nodes.values():
+        if view.gpus > 0:
+            domains[view.place.domain(depth)].append(view)
+    for views in domains.values():
+        wanted = max(rule.nodes, -(-len(views) * rule.percent // 100))
+        free = [view for view in views if view.name not in others and _spare(view)]
+        yield from (view.name for view in sorted(free, key=_emptiest)[: int(wanted)])
+
+
+def _spare(view: NodeView) -> bool:
+    """Return whether a node could stand in for another: sound, and nothing of a gang is there or comes."""
+    sound = not (view.judgement.refusal or view.cordoned or view.closure or view.suspect)
+    return sound and not _of_gangs(view, "")
+
+
+def _of_gangs(view: NodeView, but: str) -> bool:
+    return any(uid not in ("", but) for uid in (*view.uses, *view.holds))
+
+
+def _emptiest(view: NodeView) -> tuple[object, ...]:
+    """Return a sort key: what is lent least, then the last in the network, since gangs fill it from the first."""
+    place = tuple(tuple((-number, text) for number, text in part) for part in order(view.place.near))
+    return view.gpus - view.free_gpus, place, tuple((-number, text) for number, text in natural(view.name))
+
+
+def called_in(nodes: Mapping[str, NodeView], names: Iterable[str], priority: int) -> dict[str, NodeView]:
+    """Return the nodes as they are once those named have lost the borrowers below the priority."""
+    changed = dict(nodes)
+    for name in names:
+        view = nodes.get(name)
+        if view is not None:
+            changed[name] = _without_borrowers(view, priority)
+    return changed
+
+
+def _without_borrowers(view: NodeView, priority: int) -> NodeView:
+    leaving = [one for one in view.guests if one.there and not one.gang and one.priority < priority]
+    if not leaving:
+        return view
+    free = dict(view.free)
+    for one in leaving:
+        for name, amount in one.asked.items():
+            free[name] = free.get(name, 0) + amount
+    gone = {one.uid for one in leaving}
+    back = sum(amount for name, amount in free.items() if name in view.gpu_room)
+    return msgspec.structs.replace(
+        view,
+        free=free,
+        free_gpus=back,
+        spare_gpus=view.spare_gpus + back - view.free_gpus,
+        guests=tuple(one for one in view.guests if one.uid not in gone),
+    )
