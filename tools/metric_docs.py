@@ -28,7 +28,7 @@ _PARTS: dict[str, ModuleType] = {
     "Remediation": remediation.metrics,
     "Every part that talks to the API server": outrider.kube.metrics,
 }
-_HEAD = """<!-- Written by tools/metric_docs.py: edit the part's metrics.py or the chart's files/alerts.yaml instead. -->
+_HEAD = """<!-- Written by tools/metric_docs.py: edit the part's metrics.py or the chart's alerts.yaml instead. -->
 
 # Metrics and alerts
 
