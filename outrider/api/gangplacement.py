@@ -62,9 +62,11 @@ class Victim(Resource, frozen=True, kw_only=True):
 class GangPlacementSpec(Resource, frozen=True, kw_only=True):
     """Which gang this is."""
 
-    job_kind: Annotated[str, msgspec.Meta(description="kind of what the gang comes from: Job, JobSet, PyTorchJob, PodGroup, ..., or Gang")]
-    job_name: Annotated[str, msgspec.Meta(description="the job that owns the gang, in this namespace")]
-    job_uid: Annotated[str, msgspec.Meta(description="its UID")]
+    job_kind: Annotated[
+        str, msgspec.Meta(description="kind that the gang comes from, such as JobSet; Gang: by annotations")
+    ]
+    job_name: Annotated[str, msgspec.Meta(description="name of that object, or of the gang, in this namespace")]
+    job_uid: Annotated[str, msgspec.Meta(description="UID of that object, or one made of the gang's name")]
     size: Annotated[int, msgspec.Meta(ge=1, description="pods that must run together")]
     owned: Annotated[
         bool, msgspec.Meta(description="false: no object owns the gang; its placement goes when its last pod does")
