@@ -1,15 +1,18 @@
 """What a controller's own module says is to be installed, with its Services led to where it runs."""
 
 import base64
+import contextlib
 import http.client
 import json
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from testbed import control_plane
 from testbed.api import Api
 from testbed.build import program
 from testbed.errors import TestbedError
@@ -51,8 +54,10 @@ def read(operator: Operator, bases: Iterable[str], scratch: Path) -> list[Object
     if operator.namespace:
         wanted["namespace"] = operator.namespace
     (scratch / "kustomization.yaml").write_text(json.dumps(wanted))
-    text = _kubectl(["kustomize", str(scratch)])
-    return [one for one in yaml.load_all(text, yaml.CSafeLoader) if one]
+    done = subprocess.run([program("kubectl"), "kustomize", scratch], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TestbedError(f"the manifests of {operator.name} cannot be read: {done.stderr.strip()}")
+    return [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one]
 
 
 def account(objects: Iterable[Object]) -> tuple[str, str]:
@@ -81,10 +86,17 @@ def adapted(operator: Operator, objects: Iterable[Object], address: str) -> Iter
     for one in everything:
         if one["kind"] in _NOT_RUN or one["metadata"]["name"] in operator.omitted:
             continue
-        if one["kind"] == "Service":
-            one["spec"].pop("selector", None)
-            yield _endpoints(one, address)
-        yield one
+        yield from led_to(one, address) if one["kind"] == "Service" else (_without_descriptions(one),)
+
+
+def _without_descriptions(value: Any) -> Any:
+    """The object without its schemas' prose: dozens of copies of a pod's fields make an API server slow to start."""
+    if isinstance(value, list):
+        return [_without_descriptions(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kept = ((key, each) for key, each in value.items() if key != "description" or not isinstance(each, str))
+    return {key: _without_descriptions(each) for key, each in kept}
 
 
 def _overlay(namespace: str, secret: tuple[str, str] | None) -> Iterator[Object]:
@@ -94,9 +106,12 @@ def _overlay(namespace: str, secret: tuple[str, str] | None) -> Iterator[Object]
         yield {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": namespace, "name": secret[1]}}
 
 
-def _endpoints(service: Object, address: str) -> Object:
+def led_to(service: Object, address: str, port: int = 0) -> Iterator[Object]:
+    """The Service without pods and its only endpoint; ``port``: the port there, where the Service names a pod's."""
+    service["spec"].pop("selector", None)
+    yield service
     meta, ports = service["metadata"], service["spec"]["ports"]
-    return {
+    yield {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
@@ -106,23 +121,47 @@ def _endpoints(service: Object, address: str) -> Object:
         },
         "addressType": "IPv4",
         "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-        "ports": [{"name": p.get("name", ""), "port": p["targetPort"], "protocol": "TCP"} for p in ports],
+        "ports": [{"name": p.get("name", ""), "port": port or p["targetPort"], "protocol": "TCP"} for p in ports],
     }
 
 
 def apply(state: State, objects: Iterable[Object]) -> None:
-    """Create or update the objects, and wait until the API server serves new kinds.
+    """Create or update the objects, as server-side apply does, and wait until the API server serves new kinds.
 
     Raises:
-        TestbedError: the API server refuses one.
+        TestbedError: the API server refuses one, or does not serve a kind within a minute.
     """
-    everything = list(objects)
-    body = json.dumps({"apiVersion": "v1", "kind": "List", "items": everything})
-    config = f"--kubeconfig={state.folder / 'kubeconfig'}"
-    _kubectl([config, "apply", "--server-side", "--force-conflicts", "-f", "-"], body)
-    kinds = [one["metadata"]["name"] for one in everything if one["kind"] == "CustomResourceDefinition"]
-    if kinds:
-        _kubectl([config, "wait", "--for=condition=Established", f"--timeout={_PATIENCE_S:.0f}s", "crd", *kinds])
+    with contextlib.closing(control_plane.admin(state)) as api:
+        kinds = [_applied(api, one) for one in objects if one]
+        deadline = time.monotonic() + _PATIENCE_S
+        for path in filter(None, kinds):
+            while api.call("GET", f"{path}?limit=1")[0] != http.client.OK:
+                if time.monotonic() > deadline:
+                    raise TestbedError(f"the API server does not serve {path} within {_PATIENCE_S:.0f} s")
+                time.sleep(0.05)
+
+
+def _applied(api: Api, one: Object) -> str:
+    """Apply one object; return the path of the kind that it defines, empty for others."""
+    path = f"{_collection(one)}/{one['metadata']['name']}?fieldManager=testbed&force=true"
+    status, answer = api.call("PATCH", path, one, "application/apply-patch+yaml")
+    if status not in (http.client.OK, http.client.CREATED):
+        raise TestbedError(f"the API server refuses {one['kind']} {one['metadata']['name']}: {answer}")
+    if one["kind"] != "CustomResourceDefinition":
+        return ""
+    spec = one["spec"]
+    return f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+
+
+def _collection(one: Object) -> str:
+    """API path of an object's collection; the kinds that controllers install form their plurals by an s.
+
+    Kustomize gives a namespace to every kind that it does not know.
+    """
+    version, namespace = one["apiVersion"], one["metadata"].get("namespace")
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    namespaced = namespace and not one["kind"].startswith("Cluster")
+    return f"{root}/namespaces/{namespace}/{one['kind'].lower()}s" if namespaced else f"{root}/{one['kind'].lower()}s"
 
 
 def token(api: Api, namespace: str, name: str) -> str:
@@ -138,10 +177,3 @@ def certificates(api: Api, namespace: str, secret: str) -> dict[str, bytes]:
     """Files of the Secret with the webhooks' certificate; empty until the controller has filled it."""
     data = api.get(f"/api/v1/namespaces/{namespace}/secrets/{secret}").get("data") or {}
     return {file: base64.b64decode(content) for file, content in data.items()}
-
-
-def _kubectl(arguments: list[str], body: str | None = None) -> str:
-    done = subprocess.run([program("kubectl"), *arguments], input=body, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise TestbedError(f"kubectl {' '.join(arguments[:4])} failed: {done.stderr.strip()[-2000:]}")
-    return done.stdout

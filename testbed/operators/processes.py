@@ -5,7 +5,8 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +18,12 @@ from testbed.errors import MissingPrerequisiteError, TestbedError
 from testbed.operators import manifests
 from testbed.operators.catalogue import CATALOGUE, Operator, operator
 from testbed.paths import ROOT
-from testbed.say import Say, silent
+from testbed.say import Say, silent, step
 from testbed.state import State
 from testbed.versions import OPERATORS
 
 _READY_S: Final = 90.0
+_AT_ONCE: Final = 3
 _OWN_TMP: Final = 'mount --bind "$0" /tmp && exec "$@"'  # their certificates' path is fixed and below /tmp
 
 
@@ -51,11 +53,16 @@ def start(state: State, *names: str, say: Say = silent) -> None:
         raise MissingPrerequisiteError("controllers of training jobs need root: each has a network namespace (sudo)")
     wanted = [one for one in map(operator, names) if processes.find(state, one.name) is None]
     build_all([build for build in OPERATORS if build.module in {one.name for one in wanted}], say)
-    secrets = {one.name: _launch(state, one) for one in wanted}
-    for one in wanted:
-        _wait(state, one, secrets[one.name])
-        if one.later:
-            manifests.apply(state, manifests.read(one, one.later, _folder(state, one)))
+    with step(say, ", ".join(one.name for one in wanted), "ready"):
+        _start(state, wanted)
+
+
+def _start(state: State, wanted: Sequence[Operator]) -> None:
+    """Install all before any runs: Trainer ends where it finds no JobSets. Side by side, since each waits a lot."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        installed = list(pool.map(lambda one: _install(state, one), wanted))
+        for done in [pool.submit(_launch, state, *each) for each in zip(wanted, installed, strict=True)]:
+            done.result()
 
 
 def stop(state: State, *names: str) -> None:
@@ -65,15 +72,26 @@ def stop(state: State, *names: str) -> None:
         network.remove_operator(state.plan, CATALOGUE.index(operator(name)))
 
 
-def _launch(state: State, one: Operator) -> tuple[str, str] | None:
-    """Install and start it; return the Secret with its certificate."""
-    scratch, index = _folder(state, one), CATALOGUE.index(one)
-    objects = manifests.read(one, one.bases, scratch)
-    manifests.apply(state, manifests.adapted(one, objects, state.plan.operator_ip(index)))
-    network.add_operator(state.plan, index)
-    config = _identity(state, scratch / "kubeconfig", *manifests.account(objects))
+def _install(state: State, one: Operator) -> list[manifests.Object]:
+    """Apply its manifests; return them as they are in its module."""
+    objects = manifests.read(one, one.bases, _folder(state, one))
+    address = state.plan.operator_ip(CATALOGUE.index(one))
+    manifests.apply(state, manifests.adapted(one, objects, address))
+    return objects
+
+
+def _launch(state: State, one: Operator, objects: Sequence[manifests.Object]) -> None:
+    """Start it, and wait until it works; its certificates come first, since it looks for them ever more rarely."""
+    network.add_operator(state.plan, CATALOGUE.index(one))
+    config = _identity(state, _folder(state, one) / "kubeconfig", *manifests.account(objects))
     processes.spawn(state, one.name, _command(state, one), {"KUBECONFIG": str(config)})
-    return manifests.certificate_secret(objects)
+    if secret := manifests.certificate_secret(objects):
+        with contextlib.closing(control_plane.admin(state)) as api:
+            _until(state, one, lambda: _mount(api, secret, _folder(state, one)))
+    url = f"http://{state.plan.operator_ip(CATALOGUE.index(one))}{one.probe}"
+    _until(state, one, lambda: _answers(url))
+    if one.later:
+        manifests.apply(state, manifests.read(one, one.later, _folder(state, one)))
 
 
 def _identity(state: State, path: Path, namespace: str, account: str) -> Path:
@@ -99,14 +117,6 @@ def _command(state: State, one: Operator) -> list[object]:
         arguments.append(f"--config={file}")
     apart = ["nsenter", f"--net=/run/netns/{netns}", "unshare", "--mount", "sh", "-c", _OWN_TMP, scratch / "tmp"]
     return [*apart, program(one.program), *arguments]
-
-
-def _wait(state: State, one: Operator, secret: tuple[str, str] | None) -> None:
-    if secret:
-        with contextlib.closing(control_plane.admin(state)) as api:
-            _until(state, one, lambda: _mount(api, secret, _folder(state, one)))
-    url = f"http://{state.plan.operator_ip(CATALOGUE.index(one))}{one.probe}"
-    _until(state, one, lambda: _answers(url))
 
 
 def _until(state: State, one: Operator, done: Callable[[], bool]) -> None:
