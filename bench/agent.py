@@ -14,11 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
-
 from bench.agent_node import GPUS, AgentNode
-from bench.demo import write
-from bench.figures import Figure, against
+from bench.figures import Figure, against, merged, write
 from bench.kernel_lines import lines_per_second
 from outrider.api.names import UNHEALTHY_TAINT
 from outrider.health.taint import taint_of
@@ -265,14 +262,6 @@ def _percentile(values: Sequence[float], percent: int) -> float:
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
-def _merged(new: list[Figure], names: Sequence[str]) -> list[Figure]:
-    """Return the new figures, and where only parts were measured those of the last time as well."""
-    if not names or not OUT.exists():
-        return new
-    measured = {figure.name for figure in new}
-    return [one for one in msgspec.json.decode(OUT.read_bytes(), type=list[Figure]) if one.name not in measured] + new
-
-
 def main() -> int:
     """Measure; the exit code is 1 where something did not work."""
     parser = argparse.ArgumentParser(prog="make bench-agent", description=__doc__)
@@ -282,7 +271,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         found = figures(arguments.only, arguments.injections, arguments.soak_minutes)
-        write(_merged(found, arguments.only), OUT)
+        write(merged(found, OUT) if arguments.only else found, OUT)
     except TestbedError as error:
         print(error, file=sys.stderr)
         return 1

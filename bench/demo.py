@@ -1,16 +1,13 @@
 """`make bench-demo`: figures of the demo's scenario, as bench/out/demo.json and a table."""
 
 import argparse
-import json
 import os
 import sys
 import time
 from pathlib import Path
 
-import msgspec
-
 from bench import scheduling
-from bench.figures import Figure, against
+from bench.figures import Figure, against, write
 from testbed import cluster
 from testbed.demo import demo, own_processes, release, summary
 from testbed.demo.scenario import Scenario
@@ -91,24 +88,11 @@ def _memory(name: str, megabytes: dict[str, float], where: str) -> list[Figure]:
     return [against(name.format(part), value, "MB", 100, words) for part, value in sorted(megabytes.items())]
 
 
-def write(figures: list[Figure], out: Path = OUT) -> None:
-    """Write the figures and print them as a table."""
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(msgspec.to_builtins(figures), indent=1) + "\n")
-    print(f"{'name':36} {'value':>10} {'unit':8} {'baseline':>9} {'ratio':>7}  conditions")
-    for f in figures:
-        print(f"{f.name:36} {f.value:>10} {f.unit:8} {_dash(f.baseline):>9} {_dash(f.ratio):>7}  {f.conditions}")
-
-
-def _dash(value: float | None) -> str:
-    return "-" if value is None else f"{value:g}"
-
-
 def main() -> int:
     """Measure everything; the exit code is 1 where the scenario failed."""
     argparse.ArgumentParser(prog="make bench-demo", description=__doc__).parse_args()
     try:
-        write([*demo_figures(), *scheduling.figures()])
+        write([*demo_figures(), *scheduling.figures(["stream"], scheduling.Scale(nodes=_MANY_NODES, runs=1))], OUT)
     except TestbedError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,56 +1,246 @@
-"""Pods a second through a real kube-scheduler with simulated nodes: bare, with Outrider unpinned, with planned gangs.
+"""`make bench-scheduling`: how soon gangs and single pods get their nodes, as bench/out/scheduling.json and a table.
 
-All in one run, so that the ratios hold; the absolute numbers are those of this machine.
+Real kube-scheduler, API server and plugin, with simulated nodes, all in one run with the bare scheduler, so that the
+ratios hold; the absolute numbers are those of this machine. The planner and the extender alone are measured beside it.
 """
 
 import argparse
 import asyncio
 import os
-import signal
+import statistics
+import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from bench.figures import Figure, against
-from outrider.api.core import Pod
-from outrider.api.names import GANG_GATE, SCHEDULER_NAME
-from outrider.kube.client import Client, Selector
-from outrider.kube.informer import Informer
-from outrider.kube.kinds import PODS, PYTORCHJOBS
+import msgspec
+
+from bench.figures import Figure, against, merged, write
+from bench.load import DEFAULT_SCHEDULER, CpuTime, Load, load, rss_megabytes, standing_still
+from outrider.api.names import SCHEDULER_NAME
+from outrider.kube.client import Client
 from outrider.kube.transport import connect
-from outrider.workloads import GPU
-from testbed import cluster, control_plane
+from testbed import cluster, labels
 from testbed.build import program
+from testbed.errors import TestbedError
+from testbed.say import step, to_stderr
 from testbed.scheduling import Scheduling, prepare, running
 from testbed.state import State
 
+OUT: Final = Path(__file__).with_name("out") / "scheduling.json"
 _TESTBED: Final = "bench-scheduling"
-_NODES: Final = 1000
-_GANGS: Final = 30
-_GANG_PODS: Final = 16
-_PODS: Final = _GANGS * _GANG_PODS
-_CREATORS: Final = 16
-_DEFAULT: Final = "default-scheduler"
-_SETTLE_SECONDS: Final = 3.0  # for the API server and the watches to come to rest
-_PATIENCE_SECONDS: Final = 300.0
+_REST_SECONDS: Final = 3.0  # for the API server and the watches to come to rest
+_NEW_NODES_SECONDS: Final = 0.004  # each: what follows the creation of a simulated node goes on after it is Ready
 _CRDS: Final = Path(__file__).parent.parent / "charts" / "outrider" / "files" / "crds"
+_SPINE: Final = "network.topology.nvidia.com/spine"
 
 
-def figures() -> list[Figure]:
-    """Measure on a testbed of its own, which is removed afterwards. Raises TestbedError, TimeoutError."""
+class Scale(msgspec.Struct, frozen=True):
+    """How much is measured: nodes, pods of the large gang, gangs and their pods, pods for ``refused`` and so on."""
+
+    nodes: int = 5000
+    gang: int = 512
+    gangs: int = 20
+    gang_pods: int = 32
+    refused: int = 256
+    stream_gangs: int = 30
+    stream_pods: int = 16
+    singles: int = 2000
+    runs: int = 3
+
+
+QUICK: Final = Scale(nodes=160, gang=32, gangs=3, gang_pods=8, refused=144, stream_gangs=4, singles=40, runs=1)
+
+
+class Bench:
+    """A testbed with both schedulers. ``scale`` says how much is measured."""
+
+    def __init__(self, state: State, client: Client, both: Scheduling, scale: Scale) -> None:
+        self.state, self.client, self.both, self.scale = state, client, both, scale
+        self.where = f"{scale.nodes} simulated nodes, {os.cpu_count()} CPUs"
+        self._phases = 0
+
+    @asynccontextmanager
+    async def phase(self, name: str) -> AsyncIterator[Load]:
+        """Yield a namespace on a testbed at rest; say which process used how much CPU time in it."""
+        self._phases += 1
+        async with load(self.state, self.client, f"{name}-{self._phases}") as pods:
+            await asyncio.sleep(_REST_SECONDS)
+            cpu = CpuTime(self.state)
+            yield pods
+            most = [f"{process} {seconds:.1f}" for process, seconds in cpu.used().items() if seconds >= 0.1]
+            to_stderr(f"{name}: CPU seconds: {', '.join(most)}")
+
+    async def median(self, once: Callable[[], Awaitable[float]]) -> float:
+        """Return the median of some runs."""
+        return statistics.median([await once() for _ in range(self.scale.runs)])
+
+    def pids(self, *, bare: bool) -> Sequence[int]:
+        """Return the processes that place pods: the default scheduler, or ours with the plugin."""
+        return [running(self.state, "kube-scheduler")] if bare else [self.both.scheduler_pid, self.both.pid]
+
+
+async def _gang(bench: Bench) -> list[Figure]:
+    """One large gang: from its last pod created to its last pod bound."""
+    size, seconds, spread = bench.scale.gang, [], Load(bench.client, "")
+    bare, bare_spread = await _bare_singles(bench, size)
+    for _ in range(bench.scale.runs):
+        async with bench.phase("gang") as pods:
+            await pods.gangs(1, size)
+            await pods.until(pods.bound, size)
+            seconds.append(pods.seconds_after_creation(pods.bound))
+            spread = pods
+    where = f"{size} pods x 8 GPUs, {bench.where}, median of {_list(seconds)}"
+    return [
+        against(
+            f"gang_{size}_last_created_to_bound_s",
+            statistics.median(seconds),
+            "s",
+            3.0,
+            f"{where}; baseline: target; bare in this run {bare:.2f} s without gangs",
+        ),
+        against(f"gang_{size}_leaves", sum(spread.domains("leaf")), "leaves", -(-size // 16), "baseline: ideal"),
+        against(f"gang_{size}_blocks", sum(spread.domains("core")), "blocks", -(-size // 512), "baseline: ideal"),
+        Figure(
+            f"bare_{size}_last_created_to_bound_s",
+            round(bare, 3),
+            "s",
+            conditions=f"the default scheduler, no extender, no gangs: {_spread(bare_spread)}",
+        ),
+    ]
+
+
+async def _gangs(bench: Bench) -> list[Figure]:
+    """Several gangs at once."""
+    count, size = bench.scale.gangs, bench.scale.gang_pods
+    seconds, leaves = [], []
+    bare, bare_spread = await _bare_singles(bench, count * size)
+    for _ in range(bench.scale.runs):
+        async with bench.phase("gangs") as pods:
+            await pods.gangs(count, size)
+            await pods.until(pods.bound, count * size)
+            seconds.append(pods.seconds_after_creation(pods.bound))
+            leaves += pods.domains("leaf")
+    name = f"gangs_{count}x{size}"
+    where = f"{bench.where}, from the last pod of all created to the last bound, median of {_list(seconds)}"
+    bare_words = f"bare in this run {bare:.2f} s without gangs, {_spread(bare_spread)}"
+    return [
+        against(f"{name}_s", statistics.median(seconds), "s", 4.0, f"{where}; baseline: target; {bare_words}"),
+        against(f"{name}_leaves_per_gang", statistics.mean(leaves), "leaves", -(-size // 16), "baseline: ideal"),
+    ]
+
+
+async def _bare_singles(bench: Bench, count: int) -> tuple[float, Load]:
+    async with bench.phase("bare") as pods:
+        await pods.singles(count, DEFAULT_SCHEDULER)
+        await pods.until(pods.bound, count)
+        return pods.seconds_after_creation(pods.bound), pods
+
+
+async def _refused(bench: Bench) -> list[Figure]:
+    """A gang that can't fit: until its placement, and each of its pods, says why."""
+    size, selector = bench.scale.refused, {_SPINE: labels.simulated("h100", 0)[_SPINE]}
+    async with bench.phase("bare-refused") as pods:
+        await pods.singles(size, DEFAULT_SCHEDULER, selector=selector)
+        room = sum(labels.simulated("h100", index)[_SPINE] == selector[_SPINE] for index in range(bench.scale.nodes))
+        await pods.until(pods.refused, size - room)
+        bare = pods.seconds_after_creation(pods.refused)
+    first, last = [], []
+    for _ in range(bench.scale.runs):
+        async with bench.phase("refused") as pods:
+            await pods.gangs(1, size, selector=selector)
+            await pods.until(pods.told, size)
+            first.append(min(pods.told.values()) - pods.created)
+            last.append(pods.seconds_after_creation(pods.told))
+    where = f"gang of {size} x 8 GPUs where {room} nodes match, {bench.where}"
+    conditions = f"{where}; until the first pod says why; baseline: target; bare in this run {bare:.2f} s, unexplained"
+    return [
+        against("unschedulable_verdict_s", statistics.median(first), "s", 1.0, conditions),
+        Figure(
+            "unschedulable_told_all_s", round(statistics.median(last), 3), "s", conditions="until each pod says why"
+        ),
+    ]
+
+
+async def _singles(bench: Bench) -> list[Figure]:
+    """Single pods of one GPU, bare and with the extender."""
+    count = bench.scale.singles
+
+    async def pace(scheduler: str) -> float:
+        return await _pace(
+            bench, count, scheduler == DEFAULT_SCHEDULER, lambda on: on.singles(count, scheduler, gpus=1)
+        )
+
+    bare = await bench.median(lambda: pace(DEFAULT_SCHEDULER))
+    ours = await bench.median(lambda: pace(SCHEDULER_NAME))
+    where = f"{count} pods x 1 GPU, {bench.where}: {ours:.0f} against {bare:.0f} pods/s"
+    return [against("single_gpu_ratio_to_bare", ours / bare, "x", 0.7, f"{where}; baseline: target")]
+
+
+async def _stream(bench: Bench) -> list[Figure]:
+    """Whole nodes: bare, with Outrider unpinned, in planned and pinned gangs."""
+    gangs, size = bench.scale.stream_gangs, bench.scale.stream_pods
+    count = gangs * size
+    bare = await bench.median(lambda: _pace(bench, count, True, lambda on: on.singles(count, DEFAULT_SCHEDULER)))
+    unpinned = await bench.median(lambda: _pace(bench, count, False, lambda on: on.singles(count, SCHEDULER_NAME)))
+    pinned = await bench.median(lambda: _pace(bench, count, False, lambda on: on.gangs(gangs, size)))
+    where = f"{count} pods x 8 GPUs, {bench.where}, first to last bound"
+    planned = f"{gangs} gangs of {size}, planned and pinned, the planner's own writes counted"
+    return [
+        Figure("pods_per_s_bare", round(bare, 1), "pods/s", conditions=f"{where}; the default scheduler, no extender"),
+        against("pods_per_s_unpinned", unpinned, "pods/s", bare, f"{where}; single pods; baseline: bare"),
+        against("pods_per_s_pinned", pinned, "pods/s", bare, f"{where}; {planned}; baseline: bare"),
+        Figure("pinned_ratio_to_bare", round(pinned / bare, 3), "x", conditions=f"{where}; {planned}"),
+    ]
+
+
+async def _pace(bench: Bench, count: int, bare: bool, create: Callable[[Load], Awaitable[None]]) -> float:
+    """Return the pods bound a second. What places them stands still until all exist: creation is not measured."""
+    async with bench.phase("pace-bare" if bare else "pace") as pods:
+        with standing_still(bench.pids(bare=bare)):
+            await create(pods)
+            await asyncio.sleep(_REST_SECONDS)
+        await pods.until(pods.bound, count)
+        return pods.pods_per_second()
+
+
+async def _memory(bench: Bench) -> list[Figure]:
+    where = f"plugin, {bench.where}, after all other parts"
+    return [Figure("scheduler_rss_mb", round(rss_megabytes(bench.both.pid), 1), "MB", conditions=where)]
+
+
+_PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
+    "gang": _gang,
+    "gangs": _gangs,
+    "refused": _refused,
+    "singles": _singles,
+    "stream": _stream,
+    "memory": _memory,
+}
+
+
+def figures(only: Sequence[str] = (), scale: Scale = Scale()) -> list[Figure]:  # noqa: B008 - frozen
+    """Measure on a testbed of its own, which is removed afterwards; ``only`` names parts, none means all.
+
+    Raises TestbedError, TimeoutError.
+    """
     cluster.down(_TESTBED)
     try:
-        state = cluster.up(_TESTBED, kwok_nodes=_NODES)
-        with tempfile.TemporaryDirectory() as folder:
-            return asyncio.run(_measure(state, Path(folder)))
+        state = cluster.up(_TESTBED, kwok_nodes=scale.nodes, say=to_stderr)
+        return measure(state, only or list(_PARTS), scale)
     finally:
         cluster.down(_TESTBED)
 
 
-async def _measure(state: State, folder: Path) -> list[Figure]:
+def measure(state: State, names: Sequence[str], scale: Scale) -> list[Figure]:
+    """Measure some parts on a testbed that is up. Raises TestbedError, TimeoutError."""
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(_measure(state, Path(folder), names, scale))
+
+
+async def _measure(state: State, folder: Path, names: Sequence[str], scale: Scale) -> list[Figure]:
     kubeconfig = state.folder / "kubeconfig"
     install = [program("kubectl"), f"--kubeconfig={kubeconfig}", "apply", "--server-side", "-f", _CRDS]
     await (await asyncio.create_subprocess_exec(*map(str, install), stdout=asyncio.subprocess.DEVNULL)).wait()
@@ -58,149 +248,42 @@ async def _measure(state: State, folder: Path) -> list[Figure]:
     both = Scheduling(state, folder, {})
     both.start()
     both.start_scheduler()
-    default, ours = running(state, "kube-scheduler"), both.scheduler_pid
+    found: list[Figure] = []
     try:
+        await asyncio.sleep(_REST_SECONDS + scale.nodes * _NEW_NODES_SECONDS)
         async with connect("outrider-bench", kubeconfig=kubeconfig) as client:
-            bare = await _phase(state, client, "bare", [default], lambda name: _singles(client, name, _DEFAULT))
-            unpinned = await _phase(
-                state, client, "unpinned", [ours], lambda name: _singles(client, name, SCHEDULER_NAME)
-            )
-            pinned = await _phase(state, client, "pinned", [ours, both.pid], lambda name: _gangs(client, name))
-            megabytes = _rss_megabytes(both.pid)
+            bench = Bench(state, client, both, scale)
+            for name in names:
+                with step(to_stderr, name):
+                    found += await _PARTS[name](bench)
     finally:
         both.stop()
-    return _figures(bare, unpinned, pinned, megabytes)
+    return found
 
 
-def _figures(bare: float, unpinned: float, pinned: float, megabytes: float) -> list[Figure]:
-    where = f"{_PODS} pods x 8 GPUs, {_NODES} simulated nodes, {os.cpu_count()} CPUs, first to last bound"
-    gangs = f"{_GANGS} gangs of {_GANG_PODS}, planned and pinned"
-    return [
-        Figure("pods_per_s_bare", round(bare, 1), "pods/s", conditions=f"{where}; the default scheduler, no extender"),
-        against("pods_per_s_unpinned", unpinned, "pods/s", bare, f"{where}; single pods; baseline: bare"),
-        against("pods_per_s_pinned", pinned, "pods/s", bare, f"{where}; {gangs}; baseline: bare"),
-        Figure("rss_mb_scheduler_1000_nodes", round(megabytes, 1), "MB", conditions=f"plugin after {_PODS * 2} pods"),
-    ]
+def _list(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)
 
 
-async def _phase(
-    state: State, client: Client, name: str, pids: Sequence[int], create: Callable[[str], Awaitable[None]]
-) -> float:
-    """Return the pods bound a second, from the first to the last, for pods that ``create`` makes in a namespace.
-
-    The processes ``pids`` that place them stand still until all pods exist: the pace of creation is not measured.
-    """
-    api = control_plane.admin(state)
-    api.ensure("/api/v1/namespaces", {"metadata": {"name": name}})
-    async with _binding_times(client, name) as times:
-        with _standing_still(pids):
-            await create(name)
-            await asyncio.sleep(_SETTLE_SECONDS)
-        await _until(lambda: len(times) >= _PODS)
-    api.call("DELETE", f"/api/v1/namespaces/{name}")
-    await _until(lambda: api.call("GET", f"/api/v1/namespaces/{name}")[0] == 404)
-    api.close()
-    return (_PODS - 1) / (max(times.values()) - min(times.values()))
+def _spread(pods: Load) -> str:
+    return f"{sum(pods.domains('leaf'))} leaves, {sum(pods.domains('core'))} blocks"
 
 
-@contextmanager
-def _standing_still(pids: Sequence[int]) -> Iterator[None]:
+def main() -> int:
+    """Measure; the exit code is 1 where something did not work."""
+    parser = argparse.ArgumentParser(prog="make bench-scheduling", description=__doc__)
+    parser.add_argument("--only", nargs="*", choices=list(_PARTS), default=[], help="parts; the others' figures stay")
+    parser.add_argument("--quick", action="store_true", help="a few nodes and pods: whether it works, not how fast")
+    arguments = parser.parse_args()
     try:
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
-
-async def _until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_PATIENCE_SECONDS):
-        while not done():  # noqa: ASYNC110 - what is waited for happens in other processes
-            await asyncio.sleep(0.1)
-
-
-@asynccontextmanager
-async def _binding_times(client: Client, namespace: str) -> AsyncIterator[dict[str, float]]:
-    """Yield when each pod of the namespace was seen bound, by name, in seconds of the monotonic clock."""
-    times: dict[str, float] = {}
-
-    def note(_: Pod | None, new: Pod | None) -> None:
-        if new is not None and new.spec.node_name:
-            times.setdefault(new.metadata.name, time.monotonic())
-
-    informer = Informer(client, PODS, Selector(namespace))
-    informer.subscribe(note)
-    task = asyncio.create_task(informer.run())
-    try:
-        yield times
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def _singles(client: Client, namespace: str, scheduler: str) -> None:
-    bodies = [_pod(f"single-{number}", namespace, scheduler) for number in range(_PODS)]
-    await _create_all(client, namespace, bodies)
-
-
-async def _gangs(client: Client, namespace: str) -> None:
-    for number in range(_GANGS):
-        name = f"gang-{number}"
-        spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": _GANG_PODS}}}
-        meta = {"name": name, "namespace": namespace}
-        job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": meta, "spec": spec}
-        uid = (await client.create(PYTORCHJOBS, job, namespace)).metadata.uid
-        await _create_all(client, namespace, [_replica(name, namespace, uid, index) for index in range(_GANG_PODS)])
-
-
-async def _create_all(client: Client, namespace: str, bodies: list[dict[str, Any]]) -> None:
-    turns = asyncio.Semaphore(_CREATORS)
-
-    async def create(body: dict[str, Any]) -> None:
-        async with turns:
-            await client.create(PODS, body, namespace)
-
-    await asyncio.gather(*map(create, bodies))
-
-
-def _replica(job: str, namespace: str, uid: str, index: int) -> dict[str, Any]:
-    body = _pod(f"{job}-{index}", namespace, SCHEDULER_NAME)
-    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": job, "uid": uid, "controller": True}
-    labels = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": str(index)}
-    body["metadata"] |= {"ownerReferences": [owner], "labels": labels}
-    body["spec"]["schedulingGates"] = [{"name": GANG_GATE}]
-    return body
-
-
-def _pod(name: str, namespace: str, scheduler: str) -> dict[str, Any]:
-    container = {"name": "main", "image": "none", "resources": {"limits": {GPU: "8"}, "requests": {"cpu": "1"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "schedulerName": scheduler,
-            "terminationGracePeriodSeconds": 0,
-            "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
-            "containers": [container],
-        },
-    }
-
-
-def _rss_megabytes(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(line.split()[1]) / 1024
-
-
-def main() -> None:
-    """Measure and print."""
-    argparse.ArgumentParser(prog="python -m bench.scheduling", description=__doc__).parse_args()
-    for figure in figures():
-        print(figure.name, figure.value, figure.unit, figure.ratio, figure.conditions)
+        found = figures(arguments.only, QUICK if arguments.quick else Scale())
+        write(merged(found, OUT) if arguments.only else found, OUT)
+    except (TestbedError, TimeoutError) as error:
+        print(error or "no answer in time", file=sys.stderr)
+        return 1
+    to_stderr(f"written to {OUT}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
