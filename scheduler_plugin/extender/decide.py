@@ -8,6 +8,7 @@ import msgspec
 from outrider.api import reasons
 from outrider.api.core import Pod, Toleration
 from outrider.workloads import gang_of, is_gpu, requests_of
+from scheduler_plugin.cluster.guests import guest_of
 from scheduler_plugin.cluster.members import managed
 from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot
@@ -51,6 +52,8 @@ class Ask(msgspec.Struct, frozen=True):
     job_uid: str = ""
     pod_uid: str = ""
     priority: int = 0
+    flexible: bool = False
+    """True where the pod asks for what only kube-scheduler judges: then a spare will do, too."""
 
     @property
     def holder(self) -> str:
@@ -68,7 +71,8 @@ def ask_of(pod: Pod, snapshot: Snapshot) -> Ask:
     owner = gang_of(pod) if managed(pod) else None
     needs_gpu = bool(gpus or pod.spec.resource_claims)
     job_uid = owner.uid if owner else ""
-    return Ask(gpus, needs_gpu, pod.spec.tolerations, job_uid, pod.metadata.uid, pod.spec.priority or 0)
+    flexible = bool(job_uid and guest_of(pod).unmodelled)
+    return Ask(gpus, needs_gpu, pod.spec.tolerations, job_uid, pod.metadata.uid, pod.spec.priority or 0, flexible)
 
 
 def decide(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -> Decision:
@@ -131,11 +135,20 @@ def _member(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> D
     if plan is None or ask.pod_uid not in plan.ranks:
         return Decision([], {}, dict.fromkeys(names, reasons.GANG_NOT_PLANNED))
     target = target_of(plan, ask, snapshot.nodes, now)
+    if ask.flexible and target not in names:
+        target = _alternate(plan, ask, names, snapshot, now) or target
     decision = Decision([], {}, dict.fromkeys((name for name in names if name != target), reasons.NODE_NOT_PLANNED))
     if target in names:
         reason = refusal(ask, snapshot.nodes.get(target), now)
         decision.refuse(target, reason) if reason else decision.allowed.append(target)
     return decision
+
+
+def _alternate(plan: Plan, ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> str:
+    """Return a spare for a pod whose planned node kube-scheduler refused for what the plan knew nothing about."""
+    offered, nodes = frozenset(names), snapshot.nodes
+    spares = (name for name in plan.placement.status.spares if name in offered)
+    return next((name for name in spares if not refusal(ask, nodes.get(name), now)), "")
 
 
 def target_of(plan: Plan, ask: Ask, nodes: Mapping[str, NodeView], now: float) -> str:

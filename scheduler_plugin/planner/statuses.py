@@ -1,10 +1,11 @@
 """What goes into a GangPlacement's status: the plan, or why there is none, and what is held meanwhile. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from outrider.api import reasons
+from outrider.api.core import Pod
 from outrider.api.gangplacement import (
     GangPlacementStatus,
     PlacementState,
@@ -18,6 +19,7 @@ from outrider.api.times import rfc3339
 from outrider.api.why import Why
 from outrider.topology.domains import Path, common
 from outrider.words import plural
+from scheduler_plugin.cluster.guests import guest_of
 from scheduler_plugin.cluster.turns import since_when
 from scheduler_plugin.placing.domains import label
 from scheduler_plugin.placing.gang import Placement
@@ -141,7 +143,14 @@ def _planned_words(
     spare = f"spare: {', '.join(spares)}" if spares else "no spare node is free"
     under = f"under {plural(len(leaves), 'leaf', 'leaves')} of {label(domain)}"
     seats = f"; {plural(_seats(held), 'seat')} for pods to come" if held else ""
-    return alone(case, f"{plural(len(ranks), 'pod')} on {plural(len(nodes), 'node')} {under}{seats}; {spare}")
+    said = f"{plural(len(ranks), 'pod')} on {plural(len(nodes), 'node')} {under}{seats}; {spare}"
+    return alone(case, said + _unmodelled_words(case.pods))
+
+
+def _unmodelled_words(pods: Iterable[Pod]) -> str:
+    """Say what the plan could not check, so that kube-scheduler may put a pod on a spare instead."""
+    found = sorted({one for pod in pods for one in guest_of(pod).unmodelled})
+    return f"; not planned for: {', '.join(found)} (a spare stands in where that is in the way)" if found else ""
 
 
 def _domain(case: Case, ranks: Sequence[RankAssignment]) -> Path:
