@@ -29,13 +29,24 @@ _NAMESPACE: Final = "outrider-system"
 class Scheduling:
     """Both processes. ``kill`` and ``start`` act on the plugin, whose configuration is ``settings`` and free ports.
 
-    Files go to ``folder``. The testbed's default scheduler runs beside them, without extender.
+    Files go to ``folder``. The testbed's default scheduler runs beside them, without extender. A second plugin gets a
+    ``name`` of its own; ``kubeconfig`` is by which the plugin reaches the API server, the testbed's by default.
     """
 
-    def __init__(self, state: State, folder: Path, settings: Mapping[str, object]) -> None:
-        self._state = state
+    def __init__(
+        self,
+        state: State,
+        folder: Path,
+        settings: Mapping[str, object],
+        *,
+        name: str = "plugin-0",
+        kubeconfig: Path | None = None,
+    ) -> None:
+        self._state, self._name = state, name
+        self._process = f"{_PLUGIN}-{name}"
         self._extender, self._probes, self._secure = (_free_port() for _ in range(3))
         self._kubeconfig = state.folder / "kubeconfig"
+        self._own_kubeconfig = kubeconfig or self._kubeconfig
         self._config = folder / "plugin.yaml"
         self._config.write_text(json.dumps({"extenderPort": self._extender, "probePort": self._probes, **settings}))
         self._scheduler = folder / "kube-scheduler.yaml"
@@ -43,10 +54,10 @@ class Scheduling:
 
     def start(self) -> None:
         """Start the plugin and wait until its filter knows the cluster."""
-        environment = {"KUBECONFIG": str(self._kubeconfig), "POD_NAME": "plugin-0", "POD_NAMESPACE": _NAMESPACE}
+        environment = {"KUBECONFIG": str(self._own_kubeconfig), "POD_NAME": self._name, "POD_NAMESPACE": _NAMESPACE}
         argv = [sys.executable, "-m", "scheduler_plugin", "--config", self._config]
-        processes.spawn(self._state, _PLUGIN, argv, environment)
-        _wait(self._ready, lambda: processes.require_running(self._state, _PLUGIN))
+        processes.spawn(self._state, self._process, argv, environment)
+        _wait(self._ready, lambda: processes.require_running(self._state, self._process))
 
     def start_scheduler(self) -> None:
         """Start kube-scheduler."""
@@ -59,10 +70,24 @@ class Scheduling:
         os.kill(pid, signal.SIGKILL)
         processes.wait_gone([pid], 5.0)
 
+    def kill_scheduler(self) -> None:
+        """SIGKILL kube-scheduler."""
+        pid = self.scheduler_pid
+        os.kill(pid, signal.SIGKILL)
+        processes.wait_gone([pid], 5.0)
+
+    def pause(self) -> None:
+        """Stop the plugin where it stands, in the middle of whatever it does."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused plugin go on, as if nothing had happened."""
+        os.kill(self.pid, signal.SIGCONT)
+
     @property
     def pid(self) -> int:
         """Process ID of the plugin."""
-        return running(self._state, _PLUGIN)
+        return running(self._state, self._process)
 
     @property
     def extender_url(self) -> str:
@@ -76,7 +101,7 @@ class Scheduling:
 
     def stop(self) -> None:
         """Stop both."""
-        for name in (_SCHEDULER, _PLUGIN):
+        for name in (_SCHEDULER, self._process):
             processes.stop(self._state, name)
 
     def _ready(self) -> bool:

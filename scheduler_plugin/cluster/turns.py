@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from outrider.api.core import Pod
-from outrider.api.gangplacement import GangPlacementStatus, PlacementState
+from outrider.api.gangplacement import GangPlacementStatus
 from outrider.api.times import parse_rfc3339
 
 Turn = tuple[int, int, float, str]  # class, priority turned round, since when it waits (seconds since 1970), UID
@@ -19,7 +19,7 @@ def turn(uid: str, status: GangPlacementStatus, pods: Iterable[Pod], patience_se
     """
     here = list(pods)
     since = since_when(status, here, now)
-    if status.state is PlacementState.PLACED or any(pod.spec.node_name for pod in here):
+    if any(pod.spec.node_name for pod in here):
         return _REPAIR, 0, since, uid
     if now - since >= patience_seconds:
         return _OVERDUE, 0, since, uid
