@@ -1,6 +1,7 @@
-"""Writes docs/reference/capabilities.md: what Outrider sees and how it judges, each row with the tests that show it.
+"""Writes the pages of what Outrider does, each row with the tests that show it: docs/reference/capabilities.md (what is
+seen and how it is judged) and docs/reference/placement-guarantees.md (what goes wrong in placement elsewhere).
 
-`python -m tools.capability_docs [--check]`; --check only says whether the committed page is current. Rows that name a
+`python -m tools.capability_docs [--check]`; --check only says whether the committed pages are current. Rows that name a
 code, a probe or a test that does not exist are refused.
 """
 
@@ -21,18 +22,57 @@ from outrider.config import ConfigError
 from outrider.health.catalogue import load
 
 ROOT = Path(__file__).parents[1]
-ROWS = Path(__file__).with_name("capabilities.yaml")
-PAGE = ROOT / "docs" / "reference" / "capabilities.md"
+TOOLS = Path(__file__).parent
+REFERENCE = ROOT / "docs" / "reference"
 _JUDGES = {"agent": "judging", "remediation": "remediation"}
-_SECTIONS = {"detection": "What is seen", "judging": "How it is judged", "incidents": "Incidents that are replayed"}
-_HEAD = """<!-- Written by tools/capability_docs.py from tools/capabilities.yaml: edit that instead. -->
+
+
+class Book(msgspec.Struct, frozen=True):
+    """A page with its rows: ``sections`` are the titles by their key in the file, ``columns`` the first two heads."""
+
+    rows: Path
+    page: Path
+    sections: dict[str, str]
+    columns: tuple[str, str]
+    head: str
+
+
+COVERED = Book(
+    rows=TOOLS / "capabilities.yaml",
+    page=REFERENCE / "capabilities.md",
+    sections={"detection": "What is seen", "judging": "How it is judged", "incidents": "Incidents that are replayed"},
+    columns=("Capability", "What Outrider does"),
+    head="""<!-- Written by tools/capability_docs.py from tools/capabilities.yaml: edit that instead. -->
 
 # What Outrider covers
 
 What the node agent sees and how it is judged, each row with the tests that show it (below `tests/`). The generator
 refuses rows that name a code, a probe or a test that does not exist. Codes: [fault codes](faults.md); probes:
 [what the node agent looks at](../concepts/probes.md).
-"""
+""",
+)
+PLACED = Book(
+    rows=TOOLS / "placement_guarantees.yaml",
+    page=REFERENCE / "placement-guarantees.md",
+    sections={
+        "extender": "With scheduler extenders",
+        "gangs": "With gangs and races",
+        "replacement": "With failed nodes",
+        "topology": "With the network",
+        "explanation": "With waiting",
+        "operation": "In operation",
+    },
+    columns=("What goes wrong", "What Outrider does"),
+    head="""<!-- Written by tools/capability_docs.py from tools/placement_guarantees.yaml: edit that instead. -->
+
+# What is promised of placement
+
+What users of gang schedulers and scheduler extenders report, what Outrider does about it, and the tests that show it
+(below `tests/`). The generator refuses rows that name a test that does not exist. How it works:
+[gangs and placement](../concepts/placement.md); [what it does not do](../limits.md).
+""",
+)
+BOOKS = (COVERED, PLACED)
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -60,10 +100,10 @@ def read(text: str) -> dict[str, list[Row]]:
     return msgspec.yaml.decode(text, type=dict[str, list[Row]])
 
 
-def problems(sections: Sections, tests: Path = ROOT / "tests") -> Iterator[str]:
+def problems(sections: Sections, book: Book = COVERED, tests: Path = ROOT / "tests") -> Iterator[str]:
     """Yield what is wrong, in words that name the row."""
-    if unknown := sorted(set(sections) ^ set(_SECTIONS)):
-        yield f"sections: {', '.join(unknown)}: there must be {', '.join(_SECTIONS)}"
+    if unknown := sorted(set(sections) ^ set(book.sections)):
+        yield f"sections: {', '.join(unknown)}: there must be {', '.join(book.sections)}"
     codes = load().codes
     for row in (row for rows in sections.values() for row in rows):
         for problem in (*_form(row), *_codes(row, codes), *_probes(row), *_tests(row, tests)):
@@ -108,17 +148,18 @@ def functions(file: Path) -> frozenset[str]:
     return frozenset(name for name in named if name.startswith("test_"))
 
 
-def page(sections: Sections) -> str:
+def page(sections: Sections, book: Book = COVERED) -> str:
     """Return the page: a table for each section, then what is left out."""
-    tables = (f"\n## {title}\n\n" + "\n".join(_table(sections[name])) for name, title in _SECTIONS.items())
+    titles = book.sections.items()
+    tables = (f"\n## {title}\n\n" + "\n".join(_table(sections[name], book)) for name, title in titles)
     left_out = [row for rows in sections.values() for row in rows if row.left_out]
     rest = "\n".join(f"- **{row.capability}.** {row.left_out}" for row in left_out)
-    return _HEAD + "\n".join(tables) + f"\n\n## Left out\n\n{rest}\n"
+    return book.head + "\n".join(tables) + (f"\n\n## Left out\n\n{rest}\n" if rest else "\n")
 
 
-def _table(rows: Sequence[Row]) -> Iterator[str]:
+def _table(rows: Sequence[Row], book: Book) -> Iterator[str]:
     with_parts = any(row.by for row in rows)
-    columns = ["Capability", "What Outrider does", *(["Seen by", "Codes"] if with_parts else []), "Shown by"]
+    columns = [*book.columns, *(["Seen by", "Codes"] if with_parts else []), "Shown by"]
     yield f"| {' | '.join(columns)} |"
     yield f"|{' --- |' * len(columns)}"
     for row in rows:
@@ -134,21 +175,26 @@ def _cells(row: Row, with_parts: bool) -> Iterator[str]:
     yield "<br>".join(f"`{test}`" for test in row.tests)
 
 
+def write(book: Book, *, check: bool) -> bool:
+    """Write the page, or check it; return whether all is well."""
+    sections = read(book.rows.read_text("utf-8"))
+    if wrong := list(problems(sections, book)):
+        print("\n".join(f"{book.rows.relative_to(ROOT)}: {problem}" for problem in wrong))
+        return False
+    text = page(sections, book)
+    if book.page.exists() and book.page.read_text("utf-8") == text:
+        return True
+    if check:
+        print(f"{book.page.relative_to(ROOT)} is not current: run `make generate`")
+        return False
+    book.page.write_text(text, "utf-8")
+    return True
+
+
 def main() -> int:
-    """Write the page, or check it."""
-    sections = read(ROWS.read_text("utf-8"))
-    if wrong := list(problems(sections)):
-        print("\n".join(f"{ROWS.relative_to(ROOT)}: {problem}" for problem in wrong))
-        return 1
-    text = page(sections)
-    is_current = PAGE.exists() and PAGE.read_text("utf-8") == text
-    if "--check" in sys.argv:
-        if not is_current:
-            print(f"{PAGE.relative_to(ROOT)} is not current: run `make generate`")
-        return 0 if is_current else 1
-    if not is_current:
-        PAGE.write_text(text, "utf-8")
-    return 0
+    """Write all pages, or check them."""
+    done = [write(book, check="--check" in sys.argv) for book in BOOKS]
+    return 0 if all(done) else 1
 
 
 if __name__ == "__main__":

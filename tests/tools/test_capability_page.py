@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from tools.capability_docs import PAGE, ROWS, Row, page, problems, read
+from tools.capability_docs import BOOKS, COVERED, PLACED, Row, page, problems, read
 
 GOOD = Row(
     capability="Heat",
@@ -21,10 +21,17 @@ def changed(**changes: object) -> list[str]:
     return list(problems(sections(msgspec.structs.replace(GOOD, **changes))))
 
 
-def test_the_committed_rows_name_only_what_exists_and_the_page_is_theirs():
-    committed = read(ROWS.read_text("utf-8"))
-    assert list(problems(committed)) == []
-    assert PAGE.read_text("utf-8") == page(committed)
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.page.stem)
+def test_the_committed_rows_name_only_what_exists_and_the_page_is_theirs(book):
+    committed = read(book.rows.read_text("utf-8"))
+    assert list(problems(committed, book)) == []
+    assert book.page.read_text("utf-8") == page(committed, book)
+
+
+def test_a_row_of_placement_names_tests_too():
+    rows: dict[str, list[Row]] = {key: [] for key in PLACED.sections}
+    rows |= {"gangs": [Row(capability="Halves", does="Whole.", tests=["a::b"])]}
+    assert list(problems(rows, PLACED)) == ["Halves: a::b is no test"]
 
 
 def test_a_row_that_names_what_exists_has_no_problem():
@@ -73,6 +80,6 @@ def test_each_row_stands_on_the_page_and_what_is_left_out_with_its_reason():
 
 
 def test_every_probe_has_a_row():
-    committed = read(ROWS.read_text("utf-8"))
+    committed = read(COVERED.rows.read_text("utf-8"))
     named = {probe for rows in committed.values() for row in rows for probe in row.by}
     assert {"nvml", "kernel-log", "nics", "host", "cloud", "dcgm", "dcgm-diag", "kubelet", "checks"} <= named
