@@ -1,12 +1,13 @@
-"""Wiring: informers feed the World, the extender answers from its snapshots, the leader's planner writes plans."""
+"""Wiring: informers feed the World, the extender's process mirrors it, the leader's planner writes plans."""
 
 import asyncio
 import gc
 import logging
 import sys
+from collections.abc import Collection, Iterator
 from typing import Final
 
-from aiohttp import web
+from prometheus_client import REGISTRY, Metric
 
 from outrider.api.names import PLANNER_LEASE, PLANNER_MANAGER
 from outrider.kube.client import Client
@@ -14,10 +15,10 @@ from outrider.kube.events import EventRecorder
 from outrider.kube.leader import LeaderElector
 from outrider.kube.transport import connect
 from outrider.service import identity, release_namespace, serve_probes
-from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.cluster.world import Change, World
 from scheduler_plugin.config import Config
-from scheduler_plugin.extender.server import Extender
+from scheduler_plugin.extender.feed import Feed
+from scheduler_plugin.extender.frames import Start
 from scheduler_plugin.following import Following
 from scheduler_plugin.metrics import SNAPSHOT_NODES
 from scheduler_plugin.planner.planner import Planner
@@ -25,18 +26,19 @@ from scheduler_plugin.rules import Rules
 
 _LOG: Final = logging.getLogger(__name__)
 _PUBLISH_SECONDS: Final = 0.02  # changes that come together become one snapshot; plans are published at once
-# A plan is made in a thread of its own: how long it may keep the interpreter from the extender's (CPython takes 5 ms).
+# A plan is made in a thread of its own: how long it may keep the interpreter from this one (CPython takes 5 ms).
 _TURN_SECONDS: Final = 0.0005
-_KEEP_ALIVE_SECONDS: Final = 3600.0  # Go's clients give up an idle connection after 90 (net/http, DefaultTransport)
-_NOTHING: Final = Snapshot()
 
 
 class Plugin:
-    """All parts of one process. Await ``run``; ``readiness`` tells whether filter knows the cluster."""
+    """All parts. Await ``run``; ``readiness`` tells whether filter knows the cluster."""
 
     def __init__(self, client: Client, config: Config, rules: Rules, name: str, namespace: str) -> None:
         self._client, self._config = client, config
-        self._world = World(rules, wake=self._publish_soon, on_gang=self._on_gang, on_nodes=self._on_nodes)
+        self._world = World(
+            rules, wake=self._publish_soon, on_gang=self._on_gang, on_nodes=self._on_nodes, on_views=self._on_views
+        )
+        self._feed = Feed(lambda: self._world.snapshot)
         self._elector = LeaderElector(client, PLANNER_LEASE, namespace, name)
         self._planner = Planner(
             client,
@@ -46,8 +48,6 @@ class Plugin:
             leading=lambda: self._elector.is_leader,
         )
         self._following = Following(client, self._world)
-        self._known = False
-        self.port = 0
 
     async def run(self) -> None:
         """Serve and plan until cancelled."""
@@ -59,11 +59,12 @@ class Plugin:
 
     def readiness(self) -> str | None:
         """Return what is still missing before filter can answer, None when nothing is."""
-        return self._following.missing()
+        return self._following.missing() or (None if self.port else "the extender does not serve yet")
 
     async def _plan(self) -> None:
         await self._following.synced()
-        self._known = True
+        self._world.refresh()
+        self._feed.begin()  # not before: half of a cluster looks free
         gc.collect()
         gc.freeze()  # what is known of the cluster stays: no need to look it through again and again
         await self._elector.run(self._plan_on_fresh_data)
@@ -81,30 +82,34 @@ class Plugin:
                 )
                 planning.cancel()
 
-    def snapshot(self) -> Snapshot:
-        """Return what filter may know now: nothing, rather than half of the cluster."""
-        return self._world.snapshot if self._known else _NOTHING
+    @property
+    def port(self) -> int:
+        """Where the extender answers; 0 until it does."""
+        return self._feed.port
+
+    def extender_metrics(self) -> Iterator[Metric]:
+        """Return the metrics of the extender's process as they were a second ago."""
+        return self._feed.collect()
 
     async def _serve(self) -> None:
-        extender = Extender(self.snapshot, deadline_seconds=self._config.deadline_seconds)
-        # Whoever closes an idle connection first must be the client: Go does not repeat a POST that a server cut off.
-        runner = web.AppRunner(extender.application(), access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
-        await runner.setup()
-        tls = self._config.extender_tls
-        context = tls.context() if tls else None
+        config = self._config
+        start = Start(
+            config.extender_host, config.extender_port, config.deadline_seconds, config.log_level, config.extender_tls
+        )
+        REGISTRY.register(self._feed)
         try:
-            host = self._config.extender_host or None
-            await web.TCPSite(runner, host, self._config.extender_port, ssl_context=context).start()
-            self.port = runner.addresses[0][1]
-            await (tls.renew(context) if tls and context else asyncio.Event().wait())
+            await self._feed.run(start)
         finally:
-            await runner.cleanup()
+            REGISTRY.unregister(self._feed)
 
     def _publish_soon(self) -> None:
         asyncio.get_running_loop().call_later(_PUBLISH_SECONDS, self._world.refresh)
 
     def _on_gang(self, job_uid: str) -> None:
         self._planner.on_gang(job_uid)
+
+    def _on_views(self, names: Collection[str]) -> None:
+        self._feed.on_views(names)
 
     def _on_nodes(self, changes: list[Change]) -> None:
         SNAPSHOT_NODES.set(len(self._world.snapshot.nodes))

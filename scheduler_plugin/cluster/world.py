@@ -9,7 +9,7 @@ import itertools
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from outrider.api.core import Node, Owner, Pod
@@ -59,7 +59,8 @@ class World:
     ``snapshot`` is for reading at once: the next refresh changes it where it lies, since copying all nodes for each
     change of one would cost more than the change. What ``publish`` returns stays as it is. ``wake`` is called when a
     refresh becomes due, ``on_gang`` with the UID of a job whose pods, placement or owner
-    changed, ``on_nodes`` with the views that a refresh changed.
+    changed, ``on_nodes`` with the views that a refresh changed, ``on_views`` with the names of all
+    nodes that a refresh looked at, even where only plans changed.
     """
 
     def __init__(
@@ -69,11 +70,12 @@ class World:
         wake: Callable[[], None] = lambda: None,
         on_gang: Callable[[str], None] = lambda _: None,
         on_nodes: Callable[[list[Change]], None] = lambda _: None,
+        on_views: Callable[[Collection[str]], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.snapshot = Snapshot(levels=rules.levels, gpu_resources=rules.gpu_resources)
         self._rules = rules
-        self._wake, self._on_gang, self._on_nodes = wake, on_gang, on_nodes
+        self._wake, self._on_gang, self._on_nodes, self._on_views = wake, on_gang, on_nodes, on_views
         self._bodies: dict[str, Body] = {}
         self._health: dict[str, GPUNode] = {}
         self._pods: dict[str, Pod] = {}
@@ -314,6 +316,7 @@ class World:
             self._views, self._leaf_gpus, self._kept = dict(self._views), Counter(self._leaf_gpus), False
         plans = dict(self._plans) if self._stale else self.snapshot.plans
         self._stale = False
+        names = frozenset(self._dirty)
         changes = self._changes()
         self.snapshot = Snapshot(
             self._views,
@@ -325,6 +328,7 @@ class World:
             self._stock.storage(),
             self._kept_nodes(plans),
         )
+        self._on_views(names)
         if changes:
             self._on_nodes(changes)
 

@@ -20,9 +20,9 @@ from scheduler_plugin.cluster.members import managed
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.extender import wire
 from scheduler_plugin.extender.decide import Decision, decide
+from scheduler_plugin.extender.metrics import REFUSED_NODES, REQUEST_SECONDS
 from scheduler_plugin.extender.preempt import preempt
 from scheduler_plugin.extender.prioritize import prioritize
-from scheduler_plugin.metrics import REFUSED_NODES, REQUEST_SECONDS
 
 _LOG: Final = logging.getLogger(__name__)
 # Full Node objects take some 16 KiB each: room for the 5,000 nodes that Kubernetes supports in one cluster.
