@@ -20,8 +20,12 @@ from outrider.kube.kinds import (
     JOBS,
     NODES,
     OPTIONAL_OWNERS,
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
     PODS,
+    REMEDIATIONS,
     STATEFULSETS,
+    STORAGECLASSES,
     TRAININGPOLICIES,
     Kind,
 )
@@ -30,6 +34,7 @@ from scheduler_plugin.config import Config
 from scheduler_plugin.rules import Rules
 
 VERSION: Final = 1
+Feed = Callable[[World, Any, Any], None]
 _LONGEST: Final = 1 << 30  # bytes, unpacked; 5,000 nodes with 20,000 pods are some 30 MB
 _GZIP: Final = b"\x1f\x8b"
 # Annotations that say how a pod is to be placed; kubectl keeps whole manifests in one of its own.
@@ -70,8 +75,8 @@ def owner_kinds() -> list[Kind[Any]]:
 
 
 def kinds() -> list[Kind[Any]]:
-    """Return all kinds in a snapshot: whom the planner's informers follow."""
-    return [kind for kind, _ in _feeds()]
+    """Return all kinds in a snapshot: those that the planner's informers follow."""
+    return [kind for kind, _ in feeds()]
 
 
 def key(kind: Kind[Any]) -> str:
@@ -79,24 +84,29 @@ def key(kind: Kind[Any]) -> str:
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 
-def _feeds() -> list[tuple[Kind[Any], Callable[[World, Any], None]]]:
+def feeds() -> list[tuple[Kind[Any], Feed]]:
+    """Return each kind with what takes it into the planner's view, pods last: what they belong to is known then."""
     return [
-        (NODES, lambda world, one: world.on_node(None, one)),
-        (GPUNODES, lambda world, one: world.on_gpunode(None, one)),
-        (TRAININGPOLICIES, lambda world, one: world.on_policy(None, one)),
-        *((kind, lambda world, one: world.on_job(None, one)) for kind in owner_kinds()),
-        (GANGPLACEMENTS, lambda world, one: world.on_placement(None, one)),
-        (PODS, lambda world, one: world.on_pod(None, one)),
+        (NODES, World.on_node),
+        (GPUNODES, World.on_gpunode),
+        (REMEDIATIONS, World.on_remediation),
+        (TRAININGPOLICIES, World.on_policy),
+        (PERSISTENTVOLUMES, World.on_volume),
+        (PERSISTENTVOLUMECLAIMS, World.on_volume_claim),
+        (STORAGECLASSES, World.on_storage_class),
+        *((kind, World.on_job) for kind in owner_kinds()),
+        (GANGPLACEMENTS, World.on_placement),
+        (PODS, World.on_pod),
     ]
 
 
 def world_of(saved: Saved, rules: Rules) -> World:
     """Return the planner's own view of the saved cluster. Raises BadSnapshot that names the object."""
-    world = World(rules)
-    for kind, feed in _feeds():
+    world = World(rules, clock=lambda: saved.now)
+    for kind, feed in feeds():
         for number, raw in enumerate(saved.objects.get(key(kind), [])):
             try:
-                feed(world, msgspec.json.decode(raw, type=kind.struct))
+                feed(world, None, msgspec.json.decode(raw, type=kind.struct))
             except msgspec.DecodeError as error:
                 raise BadSnapshot(f"objects.{key(kind)}[{number}]: {error}: take the snapshot again") from None
     world.publish()

@@ -16,10 +16,11 @@ from outrider.api.landing import Landing
 from outrider.api.times import rfc3339
 from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES, JOBS, NODES, PODS
 from outrider.workloads import gang_of
+from scheduler_plugin.cluster.world import World
 from scheduler_plugin.offline.answer import answer
 from scheduler_plugin.offline.documents import BadManifest
 from scheduler_plugin.offline.pods import Hypothesis, hypothesis
-from scheduler_plugin.offline.saved import VERSION, BadSnapshot, Saved, decode, encode, key, slim
+from scheduler_plugin.offline.saved import VERSION, BadSnapshot, Saved, decode, encode, feeds, key, slim
 from tests.scheduler_plugin.builders import (
     NOW,
     gang_pods,
@@ -127,6 +128,11 @@ def test_a_snapshot_survives_its_file_and_gives_the_same_answer() -> None:
         again = decode(encode(cluster, packed=packed))
         assert again == cluster
         assert landed(again, job(2)) == landed(cluster, job(2))
+
+
+def test_everything_that_the_planner_takes_in_is_in_a_snapshot() -> None:
+    taken_in = {name for name in vars(World) if name.startswith("on_")}
+    assert taken_in == {feed.__name__ for _, feed in feeds()}
 
 
 def test_nothing_that_people_keep_secret_gets_into_a_snapshot() -> None:
