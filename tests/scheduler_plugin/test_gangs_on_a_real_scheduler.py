@@ -93,7 +93,7 @@ async def test_a_gang_without_room_says_why_within_a_second_and_is_placed_once_t
     assert "1 in use" in message
 
     async def told() -> bool:
-        return all(pod.metadata.annotations.get(WHY_ANNOTATION) == message for pod in await of_job())
+        return all(pod.metadata.annotations.get(WHY_ANNOTATION, "none yet") in message for pod in await of_job())
 
     async def of_job() -> list[Pod]:
         return await pods_of(client, namespace, "train")
