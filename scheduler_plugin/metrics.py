@@ -28,7 +28,7 @@ AVOIDED_NODES: Final = Gauge(
 )
 RESERVED_RATIO: Final = Gauge(
     "outrider_planner_reserved_ratio",
-    "Part of the GPUs that waiting gangs may hold (scheduler.reservationPercent) which they do hold, 0 to 1.",
+    "Part of the GPUs that waiting gangs may hold (scheduler.queue.reservationPercent) which they do hold, 0 to 1.",
 )
 GANG_PODS: Final = Gauge("outrider_planner_gang_pods", "Pods of gangs, by where they stand.", ["stand"])
 PREEMPTED_GANGS: Final = Counter(
