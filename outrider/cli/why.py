@@ -14,8 +14,11 @@ from outrider.api.why import Why
 from outrider.cli.picture import Picture
 from outrider.cli.resources import Namespace
 from outrider.cli.status import phase_of, steps_line, taint_value
+from outrider.words import listed, plural
 from outrider.workloads import gated, gpus_of, job_uid_of, rank_of
 
+_NODES_SHOWN: Final = 4
+_BIND: Final = "kubectl describe pod: why does kube-scheduler refuse the planned nodes?"
 _ROOM: Final = "repair, uncordon or free such a node (outrider status); the planner then places the pod by itself"
 
 
@@ -106,8 +109,24 @@ def _placement(pod: Pod, plan: GangPlacement) -> Iterator[Fact]:
     yield Fact("plan", f"gang of {plan.spec.size} is {state}. {status.message}".strip())
     if status.spares:
         yield Fact("plan", f"spare nodes: {', '.join(status.spares)}")
+    yield from queue_facts(plan)
+
+
+def queue_facts(plan: GangPlacement) -> Iterator[Fact]:
+    """Yield what was not taken, what the gang holds while it waits, who makes room, and when it is tried again."""
+    status = plan.status
     for refused in status.rejected[:3]:
         yield Fact("plan", f"not {refused.domain}: {refused.reason}")
+    held = sorted({node for one in status.reservations for node in one.nodes})
+    if held:
+        since = f", waiting since {status.queued_at}" if status.queued_at else ""
+        yield Fact("queue", f"holds room on {plural(len(held), 'node')} ({listed(held, _NODES_SHOWN)}){since}")
+    if status.preempting:
+        leaving = [f"{one.job_kind} {one.namespace}/{one.job_name}" for one in status.preempting]
+        yield Fact("queue", f"{listed(leaving, _NODES_SHOWN)} {'makes' if len(leaving) == 1 else 'make'} room for it")
+    if status.attempts:
+        again = f"; it is planned again at {status.retry_at}" if status.retry_at else ""
+        yield Fact("queue", f"{plural(status.attempts, 'plan')} in a row did not bind{again}", _BIND)
 
 
 def scheduling_message(pod: Pod) -> str:

@@ -12,7 +12,7 @@ from outrider.api.remediation import Phase
 from outrider.api.why import Why
 from outrider.cli.picture import Picture
 from outrider.cli.status import phase_of
-from outrider.cli.why import Fact, scheduling_message
+from outrider.cli.why import Fact, queue_facts, scheduling_message
 from outrider.words import listed, plural
 from outrider.workloads import gated, rank_of
 
@@ -95,8 +95,7 @@ def _plan(plan: GangPlacement | None, pods: Sequence[Pod]) -> Iterator[Fact]:
     yield Fact("plan", f"gang of {plan.spec.size} is {status.state}{domain}. {status.message}".strip(), describe)
     if status.spares:
         yield Fact("plan", f"spare nodes: {', '.join(status.spares)}")
-    for refused in status.rejected[:3]:
-        yield Fact("plan", f"not {refused.domain}: {refused.reason}")
+    yield from queue_facts(plan)
 
 
 def _scheduling(pods: Sequence[Pod]) -> Iterator[Fact]:

@@ -4,7 +4,7 @@ from scenes import NOW, picture, placement, pod, unscheduled
 from test_status_and_why import changed, held, printed
 
 from outrider.api.core import Pod
-from outrider.api.gangplacement import PlacementState
+from outrider.api.gangplacement import PlacementState, Reservation, Victim
 from outrider.api.why import NodeState, StateCount, WaitReason, Why
 from outrider.cli.picture import Picture
 from outrider.cli.tables import job_lines
@@ -36,6 +36,23 @@ def test_a_waiting_gang_is_told_what_it_needs_in_words_and_as_data() -> None:
     ):
         assert words in text
     assert explain_job("job-1", "team", "train", waiting_gang()).why == WHY
+
+
+def test_what_a_waiting_gang_holds_who_makes_room_and_when_it_is_tried_again_is_told() -> None:
+    scene = waiting_gang()
+    (plan,) = scene.placements
+    status = replace(
+        plan.status,
+        queued_at="2027-01-15T08:00:00Z",
+        reservations=[Reservation(ranks=[0, 1], nodes=["n1", "n2"])],
+        preempting=[Victim(job_kind="Job", job_name="low", job_uid="u", namespace="team")],
+        attempts=2,
+        retry_at="2027-01-15T08:00:20Z",
+    )
+    text = text_of(changed(scene, placements=[replace(plan, status=status)]))
+    assert "holds room on 2 nodes (n1 and n2), waiting since 2027-01-15T08:00:00Z" in text
+    assert "Job team/low makes room for it" in text
+    assert "2 plans in a row did not bind; it is planned again at 2027-01-15T08:00:20Z" in text
 
 
 def test_a_running_gang_shows_where_each_pod_is_and_how_far() -> None:
