@@ -45,9 +45,14 @@ def refusal(
     *,
     scope: Scope = ANYWHERE,
     rejected: tuple[RejectedAlternative, ...] = (),
+    notes: Sequence[str] = (),
 ) -> Refusal:
-    """Return the refusal of a gang that does not fit, with its counterfactual in words and as data."""
+    """Return the refusal of a gang that does not fit, with its counterfactual in words and as data.
+
+    ``notes`` are what else the search knows.
+    """
     why = explain(gang, snapshot, now, scope)
+    why = msgspec.structs.replace(why, notes=[*why.notes, *notes])
     return Refusal(sentence(why), rejected, why)
 
 

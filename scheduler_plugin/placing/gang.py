@@ -20,11 +20,12 @@ class Gang(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """The nodes by pod UID, spare nodes, and what explains the choice."""
+    """The nodes by pod UID, spare nodes, and what explains the choice. ``notes`` say which wishes were not met."""
 
     nodes: Mapping[str, str]
     spares: tuple[str, ...] = ()
     rejected: tuple[RejectedAlternative, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Refusal(msgspec.Struct, frozen=True):

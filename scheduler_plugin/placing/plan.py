@@ -1,6 +1,6 @@
 """Plan a gang: all of it or nothing, close together, on healthy nodes. Pure and deterministic."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from outrider.api.gangplacement import RejectedAlternative
@@ -34,9 +34,10 @@ def plan(gang: Gang, snapshot: Snapshot, spares: int, now: float) -> Placement |
     rejected = _rejected(search, gang, bounds.top)
     if nodes is None:
         scope = Scope(bounds.top, bounds.segment if gang.ask.segment_required else 0)
-        return refusal(gang, snapshot, now, scope=scope, rejected=rejected)
+        notes = tuple(search.obstacles(segments_of(gang.members, gang.ask), bounds, gang.ask.segment_level))
+        return refusal(gang, snapshot, now, scope=scope, rejected=rejected, notes=notes)
     kept = nearest_spares(room, gang.members, set(nodes.values()), snapshot, spares, gang.ask)
-    return Placement(nodes, kept, rejected)
+    return Placement(nodes, kept, rejected, tuple(_unmet(gang.ask, snapshot, nodes.values())))
 
 
 def _unknown(ask: TopologyAsk, snapshot: Snapshot) -> str:
@@ -47,6 +48,18 @@ def _unknown(ask: TopologyAsk, snapshot: Snapshot) -> str:
             known = names_of(snapshot.levels)
             return f"requires the level {level!r}, which this cluster does not have: use one of {known}"
     return ""
+
+
+def _unmet(ask: TopologyAsk, snapshot: Snapshot, nodes: Iterable[str]) -> Iterator[str]:
+    """Yield in words what the gang only wished for and did not get."""
+    known = names_of(snapshot.levels)
+    for level in filter(None, (ask.preferred_level, ask.segment_level)):
+        if depth_of(snapshot.levels, level) is None:
+            yield f"prefers the level {level!r}, which this cluster does not have: use one of {known}"
+    depth = depth_of(snapshot.levels, ask.preferred_level) if ask.preferred_level else None
+    domains = len({snapshot.nodes[name].place.domain(depth) for name in nodes}) if depth else 1
+    if domains > 1:
+        yield f"prefers one {ask.preferred_level}, none has room for all of it: it is on {domains}"
 
 
 def _bounds(ask: TopologyAsk, snapshot: Snapshot) -> Bounds:

@@ -54,7 +54,7 @@ class Search:
         self._busy = [view.spare_gpus < view.gpus for view in views]
         kinds = sorted(room.kinds, key=lambda kind: (-kind[0].gpus * len(kind), -len(kind), kind[0].rank))
         self._needs = [len(kind) for kind in kinds]
-        self._main = {one.uid for one in kinds[0]}
+        self._kinds = [frozenset(one.uid for one in kind) for kind in kinds]
         names, floor = self.fabric.names, self.fabric.node_depth
         self._trees = [Tree(self.fabric, room.counts(kind[0], names), self._weak, self._busy, floor) for kind in kinds]
 
@@ -73,6 +73,24 @@ class Search:
         rooms = [(one, min(tree.room(one) for tree in self._trees)) for one in self.fabric.at(depth)]
         short = [(one, room) for one, room in rooms if room and not self._holds(one)]
         return sorted(short, key=lambda entry: (-entry[1], entry[0].start))[:count]
+
+    def obstacles(self, segments: Sequence[Segment], bounds: Bounds, level: str) -> Iterator[str]:
+        """Yield in words what counting the pods of each kind does not show of why the gang has no place."""
+        largest = max(segments, key=len)
+        if bounds.segment and len(largest) > 1:
+            needs = [len([one for one in largest if one.uid in kind]) for kind in self._kinds]
+            fit = sum(self._times(cell, needs, bounds) for cell in self.fabric.at(bounds.segment))
+            if not fit:
+                yield f"no {level} has room for a part of {len(largest)} pods"
+            elif fit < len(segments):
+                yield f"{fit} of {len(segments)} parts of {len(largest)} pods find room, each under one {level}"
+        elif len(self._trees) > 1 and any(map(self._holds, self.fabric.at(bounds.top))):
+            yield f"its {len(self._trees)} kinds of pods have room, but not all at once"
+
+    def _times(self, cell: Branch, needs: Sequence[int], bounds: Bounds) -> int:
+        """Return how often a domain has room for what a segment needs of each kind, each kind for itself."""
+        times = min(tree.room(cell) // need for tree, need in zip(self._trees, needs, strict=True) if need)
+        return min(times, 1) if bounds.exclusive else times
 
     def _holds(self, branch: Branch) -> bool:
         return all(tree.room(branch) >= need for tree, need in zip(self._trees, self._needs, strict=True))
@@ -160,7 +178,7 @@ class Search:
 
     def _together(self, segments: Sequence[Segment], way: Way) -> Nodes | None:
         members = [one for segment in segments for one in segment]
-        first = sorted(members, key=lambda one: (one.uid not in self._main, -one.gpus, one.rank))
+        first = sorted(members, key=lambda one: (one.uid not in self._kinds[0], -one.gpus, one.rank))
         inside = self.fabric.names[way.domain.start : way.domain.end]
         nodes = self._room.first_fit(first, list(dict.fromkeys((*self._around(way), *inside))))
         return nodes if nodes is not None else self._room.first_fit(members, inside)

@@ -214,3 +214,27 @@ def test_a_gang_gets_one_leaf_by_the_labels_of_every_vendor(preset: str) -> None
     nodes = [make_node(f"n{number}", "", "", labels=one) for number, one in enumerate(labels)]
     snapshot = make_snapshot(*nodes, make_pod("busy", node="n0"), rules=Rules(levels))
     assert placed(asked(3, TopologyAsk(narrow.name)), snapshot) == ["n3", "n4", "n5"]
+
+
+def test_parts_that_no_leaf_has_room_for_are_named() -> None:
+    parts = [msgspec.structs.replace(one, segment=one.rank // 5) for one in workers(10)]
+    ask = TopologyAsk(segment_level="leaf", segment_required=True)
+    assert "no leaf has room for a part of 5 pods" in refused(asked(parts, ask), ragged_of(4, 4, 4)).message
+    one_of_two = "1 of 2 parts of 5 pods find room, each under one leaf"
+    assert one_of_two in refused(asked(parts, ask), ragged_of(5, 4, 4)).message
+
+
+def test_kinds_that_take_each_others_room_are_named() -> None:
+    members = [*workers(1, gpus=1), *workers(2, first=1)]
+    assert "its 2 kinds of pods have room, but not all at once" in refused(asked(members), ragged_of(2)).message
+
+
+def test_a_wish_that_was_not_met_is_said() -> None:
+    result = plan(asked(3, TopologyAsk(preferred_level="leaf")), ragged_of(2, 2), 0, NOW)
+    assert getattr(result, "notes", None) == ("prefers one leaf, none has room for all of it: it is on 2",)
+    unknown = plan(asked(3, TopologyAsk(preferred_level="rack")), ragged_of(2, 2), 0, NOW)
+    assert "use one of region, zone, core, spine, leaf, nvlink-domain, node" in getattr(unknown, "notes", ("",))[0]
+
+
+def ragged_of(*counts: int) -> Snapshot:
+    return make_snapshot(*(node for index, count in enumerate(counts) for node in leaf(index, count)))
