@@ -33,6 +33,13 @@ def vacated(snapshot: Snapshot, leaving: Iterable[tuple[str, str]]) -> Snapshot:
     return _with(snapshot, {name: _view(snapshot.nodes[name], uids, uids) for name, uids in gangs.items()})
 
 
+def occupied(snapshot: Snapshot, taken: Mapping[str, Mapping[str, int]]) -> Snapshot:
+    """Return the snapshot as if ``taken`` (thousandths by resource name, by node) were in use."""
+    return _with(
+        snapshot, {name: _taken(view, amounts) for name, amounts in taken.items() if (view := snapshot.nodes.get(name))}
+    )
+
+
 def tenants(view: NodeView) -> frozenset[str]:
     """Return the UIDs of the gangs whose pods run on the node, LONE among them, or are about to."""
     return frozenset(view.uses) | frozenset(view.holds)
@@ -65,3 +72,10 @@ def _view(view: NodeView, holding: Collection[str], using: Collection[str]) -> N
         gpu_room=room,
         guests=tuple(one for one in view.guests if one.gang not in using),
     )
+
+
+def _taken(view: NodeView, amounts: Mapping[str, int]) -> NodeView:
+    free = {name: amount - amounts.get(name, 0) for name, amount in view.free.items()}
+    room = {name: amount - amounts.get(name, 0) for name, amount in view.gpu_room.items()}
+    gpus = sum(free[name] for name in room)
+    return msgspec.structs.replace(view, free=free, free_gpus=gpus, spare_gpus=sum(room.values()), gpu_room=room)

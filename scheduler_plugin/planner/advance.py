@@ -33,7 +33,7 @@ from scheduler_plugin.planner import statuses
 from scheduler_plugin.planner.backfill import reserve
 from scheduler_plugin.planner.case import DID_NOT_BIND, Case, case_of
 from scheduler_plugin.planner.fitting import beside, first_in_line, fit, most
-from scheduler_plugin.planner.preempting import Choice, Losses, choose, may_preempt, remaining
+from scheduler_plugin.planner.preempting import Choice, Losses, choose, displaced_by, may_preempt, remaining
 from scheduler_plugin.planner.retry import hopeless, pause_seconds, released
 from scheduler_plugin.rules import Rules
 
@@ -69,12 +69,16 @@ def advance(gang: GangState, snapshot: Snapshot, rules: Rules, now: float, losse
     ``losses`` (seconds of training since the last checkpoint, by pod UID) are needed only where a step asks for them.
     """
     case = case_of(gang, snapshot, rules, now)
+    return _to_the_end(case, _next(case, losses))
+
+
+def _next(case: Case, losses: Losses | None) -> Advance:
     if case.resting:
         return _rest(case)
     if case.settled:
         return _settled(case) if not case.unbound else _release(case)
-    if case.owner_pending:
-        return Advance("waiting", message=case.size.unknown, again_seconds=1.0)
+    if not_yet := _not_yet(case):
+        return not_yet
     piecemeal = not case.fresh or bool(case.size.unknown) or case.growing
     seeking = case.prelude or (case.admitted if piecemeal else [])
     if seeking or (piecemeal and case.lost_seats):
@@ -84,11 +88,32 @@ def advance(gang: GangState, snapshot: Snapshot, rules: Rules, now: float, losse
     return _incomplete(case) if case.short else _whole(case, losses)
 
 
+def _not_yet(case: Case) -> Advance | None:
+    """Return the step of a gang that is to wait for what others do first, None where there is nothing like that."""
+    if case.owner_pending:
+        return Advance("waiting", message=case.size.unknown, again_seconds=1.0)
+    by = displaced_by(case)
+    if not by:
+        return None
+    message = f"makes room for {by}, which has a higher priority; it is planned again once all its pods are gone"
+    return Advance("waiting", case.seats, waiting=tuple(case.newcomers), message=message, again_seconds=1.0)
+
+
 def _held_elsewhere(case: Case) -> Advance:
     """Wait for whoever else holds the pods, and hold nothing meanwhile; a gang that has its plan keeps it."""
     message = case.held_elsewhere
     said = statuses.waiting(case, message) if case.fresh else case.status
     return _waiting(case, case.unbound, said, message)
+
+
+def _to_the_end(case: Case, step: Advance) -> Advance:
+    """Go on with a preemption once decided until no pod of its victims is left: half a gang is of use to nobody."""
+    left = remaining(case.snapshot, case.status.preempting)
+    if step.displace or not left:
+        return step
+    status = None if step.status is None else msgspec.structs.replace(step.status, preempting=list(left))
+    again_seconds = min(step.again_seconds or _RECHECK_SECONDS, _RECHECK_SECONDS)
+    return msgspec.structs.replace(step, displace=left, status=status, again_seconds=again_seconds)
 
 
 def _rest(case: Case) -> Advance:

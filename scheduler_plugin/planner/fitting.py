@@ -1,21 +1,21 @@
 """Nodes for a whole gang when others wait too: who may use what others hold. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from outrider.api.gangplacement import PlacementState
 from outrider.api.why import ENDS_MAX
-from outrider.topology import TopologyAsk
 from scheduler_plugin.cluster.members import Member
+from scheduler_plugin.cluster.reservations import seats
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.cluster.turns import recorded
-from scheduler_plugin.cluster.whatif import without_holds
+from scheduler_plugin.cluster.whatif import occupied, without_holds
 from scheduler_plugin.placing.explain import name_of
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
 from scheduler_plugin.placing.plan import plan
-from scheduler_plugin.placing.replacing import replace, segment_of
+from scheduler_plugin.placing.replacing import replace
 from scheduler_plugin.planner.case import Case
 
 
@@ -57,23 +57,26 @@ def beside(
     case: Case, asked: Gang, survivors: Sequence[str], wishes: Mapping[str, Sequence[str]]
 ) -> Placement | Refusal:
     """Return nodes for members that join the gang's pods on ``survivors``; what others behind it hold, last of all."""
-    segments = _segments(case, asked.ask)
-    result = replace(asked, survivors, wishes, case.snapshot, case.now, segments)
+    snapshot = occupied(case.snapshot, _own(case))
+    result = replace(asked, survivors, wishes, snapshot, case.now)
     behind = behind_of(case)
     if not behind or (isinstance(result, Placement) and len(result.nodes) == len(asked.members)):
         return result
-    return replace(asked, survivors, wishes, without_holds(case.snapshot, behind), case.now, segments)
+    return replace(asked, survivors, wishes, without_holds(snapshot, behind), case.now)
 
 
-def _segments(case: Case, ask: TopologyAsk) -> dict[int, list[str]]:
-    """Return the nodes of the pods that stay, by the segment that each belongs to."""
-    if not ask.segment_level:
-        return {}
-    nodes = {rank.pod_uid: rank.node for rank in case.kept(case.strays)}
-    found: defaultdict[int, list[str]] = defaultdict(list)
-    for one in case.members([pod for pod in case.pods if pod.metadata.uid in nodes]):
-        found[segment_of(one, ask)].append(nodes[one.uid])
-    return found
+def _own(case: Case) -> dict[str, Counter[str]]:
+    """Return what the gang's own plan will take for pods that stay in it and are not bound, and for pods to come."""
+    strays = {pod.metadata.uid for pod in case.strays}
+    staying = [pod for pod in case.unbound if pod.metadata.uid in case.old and pod.metadata.uid not in strays]
+    own = [(case.old[one.uid].node, one) for one in case.members(staying)]
+    held = seats(case.status)
+    lost = {one.uid for one in case.lost_seats}
+    own += [(held[one.rank], one) for one in case.to_come if one.uid not in lost and one.rank in held]
+    taken: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for node, one in own:
+        taken[node].update(one.requests)
+    return taken
 
 
 def first_in_line(case: Case, members: Sequence[Member]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from outrider.api.times import parse_rfc3339
 from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.cluster.whatif import without_gangs, without_holds
+from scheduler_plugin.placing.explain import name_of
 from scheduler_plugin.placing.gang import Placement
 from scheduler_plugin.placing.plan import plan
 from scheduler_plugin.planner.case import Case
@@ -135,6 +136,23 @@ def _lost(placement: GangPlacement, ranks: Sequence[RankAssignment], losses: Los
 
 
 def remaining(snapshot: Snapshot, victims: Sequence[Victim]) -> tuple[Victim, ...]:
-    """Return the victims whose pods are still on some node."""
+    """Return the victims of which a pod is still on some node; pods made since then are none of them."""
+    if not victims:
+        return ()
     using = {uid for view in snapshot.nodes.values() for uid in view.uses}
-    return tuple(one for one in victims if one.job_uid in using)
+    return tuple(one for one in victims if one.job_uid in using and _on_record(snapshot, one))
+
+
+def displaced_by(case: Case) -> str:
+    """Return the name of the gang that this one makes room for, and is not yet out of the way; else nothing."""
+    bound = {pod.metadata.uid for pod in case.pods if pod.spec.node_name}
+    for plan_ in case.snapshot.plans.values():
+        for victim in plan_.placement.status.preempting:
+            if victim.job_uid == case.gang.job.uid and not bound.isdisjoint(victim.pod_uids):
+                return name_of(plan_.placement)
+    return ""
+
+
+def _on_record(snapshot: Snapshot, victim: Victim) -> bool:
+    known = snapshot.plan_of(victim.job_uid)
+    return known is not None and any(uid in known.ranks for uid in victim.pod_uids)
