@@ -37,6 +37,7 @@ def figures() -> list[Figure]:
 def _speed() -> list[Figure]:
     snapshot, asked = regular(5000), gang(512)
     whole, worst = _plan_ms(asked, snapshot)
+    cpu = min(_milliseconds(lambda: plan(asked, snapshot, 1, NOW), time.process_time) for _ in range(_ROUNDS))
     where = f"512 pods x 8 GPUs, 5,000 free nodes, leaves of 16, blocks of 512, 1 spare, median of {_ROUNDS}"
     segments = Gang(asked.job_uid, asked.members, ask=TopologyAsk("spine", "", 16, "leaf", segment_required=True))
     first = _first_ms(asked)
@@ -44,6 +45,7 @@ def _speed() -> list[Figure]:
     return [
         against("plan_512x5000_ms", whole, "ms", _TARGET_MS, f"{where}; baseline: target"),
         against("plan_512x5000_worst_ms", worst, "ms", _TARGET_MS, f"{where}: the slowest; baseline: target"),
+        against("plan_512x5000_cpu_ms", cpu, "ms", _TARGET_MS, f"{where}: CPU time of the quickest; baseline: target"),
         against("plan_512x5000_first_ms", first, "ms", _TARGET_MS, f"{where}, the network laid out anew for it"),
         against(
             "plan_512x5000_segments_ms", _plan_ms(segments, snapshot)[0], "ms", _TARGET_MS, f"{where}; of 16 ranks"
@@ -82,11 +84,11 @@ def _first_ms(asked: Gang) -> float:
     return statistics.median(_milliseconds(lambda one=one: plan(asked, one, 1, NOW)) for one in snapshots)  # type: ignore[misc]  # mypy can't infer a lambda with a default
 
 
-def _milliseconds(call: Callable[[], object]) -> float:
+def _milliseconds(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
     gc.collect()
-    start = time.perf_counter()
+    start = clock()
     call()
-    return (time.perf_counter() - start) * 1000
+    return (clock() - start) * 1000
 
 
 class Used(NamedTuple):

@@ -26,7 +26,7 @@ class Config(ComponentConfig, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Serves the extender over HTTPS, for a kube-scheduler elsewhere; plain HTTP without it."""
 
     topology_preset: str = "nvidia"
-    """Node labels that hold the network topology: nvidia, topograph, aws, gke, oci or coreweave."""
+    """Node labels that hold the network topology: nvidia, topograph, aws, gke, oci, coreweave, crusoe or generic."""
 
     topology_labels: list[str] = []
     """Own node labels, from the widest level to the narrowest, instead of a preset."""
