@@ -342,7 +342,7 @@ async def test_the_documented_way_to_attach_the_default_scheduler_works(
         ours["tlsConfig"] |= {"caFile": ca, "certFile": str(client_certificate), "keyFile": str(client_key)}
         with kube_scheduler(control_plane, tmp_path, "documented", ours) as name:
             before = await asked(plugin)
-            await create(client, namespace, "plain", name, gpus=0)
+            await create(client, namespace, "plain", name, containers=[{"name": "main", "image": "none"}])
             assert await node_of(client, namespace, "plain")
             assert await asked(plugin) == before, "pods without GPUs are not sent"
             await create(client, namespace, "with-gpu", name)
