@@ -50,7 +50,7 @@ class Scheduling:
         self._config = folder / "plugin.yaml"
         self._config.write_text(json.dumps({"extenderPort": self._extender, "probePort": self._probes, **settings}))
         self._scheduler = folder / "kube-scheduler.yaml"
-        self._scheduler.write_text(json.dumps(_configuration(self._kubeconfig, self._extender)))
+        self._scheduler.write_text(json.dumps(configuration(self._kubeconfig, self._extender)))
 
     def start(self) -> None:
         """Start the plugin and wait until its filter knows the cluster."""
@@ -142,7 +142,7 @@ def prepare(state: State) -> None:
     api.close()
 
 
-def _configuration(kubeconfig: Path, extender_port: int) -> dict[str, Any]:
+def configuration(kubeconfig: Path, extender_port: int) -> dict[str, Any]:
     """Return what the chart gives to kube-scheduler, with the client's limits out of the way."""
     extender = {
         "urlPrefix": f"http://127.0.0.1:{extender_port}",
@@ -159,7 +159,7 @@ def _configuration(kubeconfig: Path, extender_port: int) -> dict[str, Any]:
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 2000, "burst": 4000},
         "leaderElection": {"leaderElect": False},
-        "percentageOfNodesToScore": 100,
+        "percentageOfNodesToScore": 0,
         "profiles": [{"schedulerName": SCHEDULER_NAME}],
         "extenders": [extender],
     }
