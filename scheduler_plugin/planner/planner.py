@@ -45,6 +45,8 @@ _LOG: Final = logging.getLogger(__name__)
 _WORKERS: Final = 16  # gangs whose writes are under way at once
 _LOOK_SECONDS: Final = 10.0  # how soon what only time changes is noticed: stale health, plans that did not bind
 _TOGETHER_SECONDS: Final = 0.02  # changes of one gang within this time are one change
+_REST: Final = 4  # a gang is left alone for so many times longer than looking at it took, so that others get their turn
+_REST_MOST_SECONDS: Final = 1.0
 _GATHER_SECONDS: Final = 0.2  # changes of nodes that come together wake waiting gangs once
 _RETRY_SECONDS: Final = 1.0  # how soon a new leader asks again for the placements of the last one
 _LOSSES_SECONDS: Final = 10.0  # agents tell steps no more often
@@ -72,12 +74,14 @@ class Planner:
         self._queue: WorkQueue[str] | None = None
         self._planning = asyncio.Lock()
         self._room = asyncio.Event()
+        self._took: dict[str, float] = {}  # seconds of the last look at each gang
         self._losses: tuple[float, Mapping[str, float]] = (float("-inf"), {})
 
     def on_gang(self, job_uid: str) -> None:
         """Look at a gang again, soon: its pods change together. Nothing happens while another process leads."""
         if self._queue is not None:
-            self._queue.add_after(job_uid, _TOGETHER_SECONDS)
+            rest = min(_REST * self._took.get(job_uid, 0.0), _REST_MOST_SECONDS)
+            self._queue.add_after(job_uid, max(rest, _TOGETHER_SECONDS))
 
     def on_nodes(self, changes: list[Change]) -> None:
         """Look at the gangs that lost a planned node at once, and soon at all that wait if there is more room."""
@@ -202,6 +206,7 @@ class Planner:
     async def _step(self, job_uid: str) -> float | None:
         if self._world.gang(job_uid) is None:
             self._teller.forget(job_uid)
+            self._took.pop(job_uid, None)
             return None
         async with self._planning:
             gang = self._world.gang(job_uid)
@@ -233,7 +238,8 @@ class Planner:
                 losses = await self._lost()
                 step = await asyncio.to_thread(advance, gang, snapshot, self._rules, self._clock(), losses)
             span.set_attributes({"outcome": step.outcome, "message": step.message, "pods": step.size})
-        metrics.PLAN_SECONDS.labels(step.outcome).observe(time.perf_counter() - started)
+        self._took[gang.job.uid] = time.perf_counter() - started
+        metrics.PLAN_SECONDS.labels(step.outcome).observe(self._took[gang.job.uid])
         return step
 
     async def _lost(self) -> Mapping[str, float]:
