@@ -83,6 +83,8 @@ def stage_of(pod: Pod, owner: Owner | None = None) -> int:
 
     BEFORE is the stage of pods that end before the gang starts: they are placed on their own.
     """
+    if not any(role.stage or role.led for role in _roles_of(owner)):
+        return 0
     role, index = _seat(pod, owner)
     if role is None:
         return 0
@@ -91,6 +93,8 @@ def stage_of(pod: Pod, owner: Owner | None = None) -> int:
 
 def segment_of(pod: Pod, owner: Owner | None = None) -> int:
     """Return the number of the part of the gang whose pods belong together, NO_SEGMENT where the owner makes none."""
+    if all(role.segment == NO_SEGMENT for role in _roles_of(owner)):
+        return NO_SEGMENT
     role, index = _seat(pod, owner)
     return NO_SEGMENT if role is None or index is None else role.segment_of(index)
 
@@ -185,6 +189,10 @@ def _roles(family: Family[Any] | None, owner: Owner | None) -> tuple[Role, ...]:
     if family is None or owner is None or family_of_owner(owner) is not family:
         return ()
     return _read_roles(_This(owner))
+
+
+def _roles_of(owner: Owner | None) -> tuple[Role, ...]:
+    return () if owner is None else _read_roles(_This(owner))
 
 
 class _This:

@@ -43,4 +43,6 @@ def sized(pod: Pod) -> bool:
     return said(pod).pods > 0
 
 
-ANNOTATED: Final[Family[Owner]] = Family(owners={}, gang=_gang, said=said, rank_alone=rank, gated=sized)
+ANNOTATED: Final[Family[Owner]] = Family(
+    owners={}, gang=_gang, marks=frozenset({GANG_ANNOTATION}), said=said, rank_alone=rank, gated=sized
+)

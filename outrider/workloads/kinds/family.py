@@ -58,13 +58,15 @@ class Family(Generic[T]):
     """Functions that read the pods and owners of one family of controllers.
 
     ``owners``: the kinds that own its gangs, by API group and kind. ``gang`` names a pod's gang, None where the pod is
-    of another family. ``place``, ``said`` and ``rank_alone`` read a pod by itself, the last without knowing its owner.
-    ``roles`` lists what an owner creates, in rank order, and ``size`` counts it. ``gated``: whether a pod is a gang's
-    for certain, so that it may wait at a gate. ``open_ended``: a size is the least, and more pods may come.
+    of another family; it goes by the pod's controller, or by the labels and annotations ``marks``. ``place``, ``said``
+    and ``rank_alone`` read a pod by itself, the last without knowing its owner. ``roles`` lists what an owner creates,
+    in rank order, and ``size`` counts it. ``gated``: whether a pod is a gang's for certain, so that it may wait at a
+    gate. ``open_ended``: a size is the least, and more pods may come.
     """
 
     owners: Mapping[tuple[str, str], type[T]]
     gang: Callable[[Pod], GangRef | None]
+    marks: frozenset[str] = frozenset()
     place: Callable[[Pod], Place] = _nowhere
     said: Callable[[Pod], Said] = _silent
     rank_alone: Callable[[Pod], int | None] = _unnumbered
@@ -76,6 +78,12 @@ class Family(Generic[T]):
     def size_of(self, owner: T) -> Size:
         """Return the gang's size by its owner."""
         return self.size(owner) if self.size else size_from(self.roles(owner))
+
+
+def kind_of_controller(pod: Pod) -> tuple[str, str]:
+    """Return API group and kind of the pod's controller, both empty for a pod without one."""
+    owner = pod.metadata.controller()
+    return (owner.api_version.rpartition("/")[0], owner.kind) if owner else ("", "")
 
 
 def controlled_by(pod: Pod, owners: Mapping[tuple[str, str], type[T]]) -> GangRef | None:

@@ -98,6 +98,7 @@ def _staged(jobset: JobSet, roles: Mapping[str, Role]) -> dict[str, Role]:
 JOBSET: Final = Family(
     owners={("jobset.x-k8s.io", "JobSet"): JobSet},
     gang=_gang,
+    marks=frozenset({_NAME}),
     place=_place,
     rank_alone=_rank_alone,
     roles=_roles,

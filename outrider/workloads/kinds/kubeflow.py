@@ -91,6 +91,7 @@ def _size(job: TrainingJob) -> Size:
 KUBEFLOW: Final = Family(
     owners=_KINDS,
     gang=_gang,
+    marks=frozenset({_OPERATOR}),
     place=_place,
     rank_alone=_rank_alone,
     roles=_roles,

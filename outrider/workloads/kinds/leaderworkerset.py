@@ -82,6 +82,7 @@ def _roles(owner: LeaderWorkerSet) -> tuple[Role, ...]:
 LEADERWORKERSET: Final = Family(
     owners={("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): LeaderWorkerSet},
     gang=_gang,
+    marks=frozenset({_NAME}),
     place=_place,
     said=_said,
     rank_alone=_index,

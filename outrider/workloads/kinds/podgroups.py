@@ -88,6 +88,7 @@ def _by_members(
     return Family(
         owners={(api_version.rpartition("/")[0], "PodGroup"): owner},
         gang=lambda pod: _labelled(pod, api_version, names),
+        marks=frozenset(names),
         said=said,
         size=_group_size,
         open_ended=True,
@@ -101,7 +102,12 @@ NATIVE: Final = Family(
     open_ended=True,
 )
 KUEUE: Final[Family[MemberGroup]] = Family(
-    owners={}, gang=_kueue_gang, said=_kueue_said, rank_alone=_kueue_rank, gated=_counted_by_kueue
+    owners={},
+    gang=_kueue_gang,
+    marks=frozenset({_KUEUE_NAME}),
+    said=_kueue_said,
+    rank_alone=_kueue_rank,
+    gated=_counted_by_kueue,
 )
 COSCHEDULING: Final = _by_members(
     CoschedulingPodGroup, "scheduling.x-k8s.io/v1alpha1", _COSCHEDULING_NAMES, _coscheduling_said
