@@ -6,7 +6,7 @@ comes (its own preemption: the rank has the higher priority and is pinned there)
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -34,36 +34,58 @@ class Keeper(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
-def kept_nodes(
-    nodes: Mapping[str, NodeView],
-    levels: Levels,
-    rules: Iterable[DomainSpares],
-    keepers: Iterable[Keeper],
-    borrowers_below: int = 0,
-) -> dict[str, Kept]:
-    """Return the nodes that are kept free. ``borrowers_below`` is the priority from which no pod borrows a domain's."""
-    kept = {
-        name: Kept(keeper.gang, keeper.priority)
-        for keeper in keepers
-        for name in keeper.nodes
-        if name in nodes and not _of_gangs(nodes[name], keeper.gang)
-    }
-    for rule in rules:
-        depth = depth_of(levels, rule.level)
-        if depth is not None:
-            kept |= dict.fromkeys(_of_domains(nodes, depth, rule, frozenset(kept)), Kept("", borrowers_below))
-    return kept
+class Spares:
+    """The nodes that are kept, up to date with little work: only domains in which a node changed are looked at.
 
+    ``borrowers_below`` is the priority from which no pod borrows a domain's spare.
+    """
 
-def _of_domains(nodes: Mapping[str, NodeView], depth: int, rule: DomainSpares, others: frozenset[str]) -> Iterator[str]:
-    domains: defaultdict[Path, list[NodeView]] = defaultdict(list)
-    for view in nodes.values():
-        if view.gpus > 0:
-            domains[view.place.domain(depth)].append(view)
-    for views in domains.values():
+    def __init__(self, levels: Levels, rules: Iterable[DomainSpares], borrowers_below: int = 0) -> None:
+        known = ((rule, depth_of(levels, rule.level)) for rule in rules)
+        self._rules = [(rule, depth) for rule, depth in known if depth is not None]
+        self._of_domains = Kept("", borrowers_below)
+        self._members: defaultdict[tuple[int, Path], set[str]] = defaultdict(set)  # by rule and domain
+        self._chosen: dict[tuple[int, Path], tuple[str, ...]] = {}
+        self._due: set[tuple[int, Path]] = set()
+        self._keepers: dict[str, Kept] = {}
+
+    def changed(self, old: NodeView | None, new: NodeView | None) -> None:
+        """Take a change of a node."""
+        for view in (old, new):
+            for place in self._places(view):
+                self._due.add(place)
+                if view is new and new is not None:
+                    self._members[place].add(new.name)
+                elif old is not None:
+                    self._members[place].discard(old.name)
+
+    def kept(self, nodes: Mapping[str, NodeView], keepers: Iterable[Keeper]) -> dict[str, Kept]:
+        """Return the nodes that are kept free now."""
+        own = {
+            name: Kept(keeper.gang, keeper.priority)
+            for keeper in keepers
+            for name in keeper.nodes
+            if name in nodes and not _of_gangs(nodes[name], keeper.gang)
+        }
+        for name in own.keys() ^ self._keepers.keys():
+            self._due.update(self._places(nodes.get(name)))
+        self._keepers = own
+        for place in self._due:
+            self._choose(place, nodes)
+        self._due.clear()
+        return dict.fromkeys((name for names in self._chosen.values() for name in names), self._of_domains) | own
+
+    def _places(self, view: NodeView | None) -> list[tuple[int, Path]]:
+        if view is None or view.gpus <= 0:
+            return []
+        return [(position, view.place.domain(depth)) for position, (_, depth) in enumerate(self._rules)]
+
+    def _choose(self, place: tuple[int, Path], nodes: Mapping[str, NodeView]) -> None:
+        rule, _ = self._rules[place[0]]
+        views = [nodes[name] for name in self._members.get(place, ()) if name in nodes]
         wanted = max(rule.nodes, -(-len(views) * rule.percent // 100))
-        free = [view for view in views if view.name not in others and _spare(view)]
-        yield from (view.name for view in sorted(free, key=_emptiest)[: int(wanted)])
+        free = [view for view in views if view.name not in self._keepers and _spare(view)]
+        self._chosen[place] = tuple(view.name for view in sorted(free, key=_emptiest)[: int(wanted)])
 
 
 def _spare(view: NodeView) -> bool:

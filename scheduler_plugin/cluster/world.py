@@ -41,7 +41,7 @@ from scheduler_plugin.cluster.members import GangState, amounts_of, gone, manage
 from scheduler_plugin.cluster.nodes import Amounts, Body, Company, NodeView, body_of, renewed, view
 from scheduler_plugin.cluster.reservations import reserved, seats
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot, plan_from
-from scheduler_plugin.cluster.spares import Keeper, Kept, kept_nodes
+from scheduler_plugin.cluster.spares import Keeper, Kept, Spares
 from scheduler_plugin.cluster.suspects import suspected, suspicion
 from scheduler_plugin.cluster.turns import Turn, turn
 from scheduler_plugin.cluster.volumes import Stock
@@ -100,8 +100,8 @@ class World:
         self._guests: dict[str, Guest] = {}
         self._nominated: defaultdict[str, set[str]] = defaultdict(set)  # node -> UIDs of pods that preempt there
         self._suspects: dict[Domain, dict[str, Remediation]] = {}
-        self._blackholes = Blackholes()
-        self._stock = Stock()
+        self._blackholes, self._stock = Blackholes(), Stock()
+        self._spares = Spares(rules.levels, rules.domain_spares, rules.borrowers_below)
         self._kept = False  # whether somebody keeps the snapshot, so that it must not change any more
 
     def on_node(self, old: Node | None, new: Node | None) -> None:
@@ -333,15 +333,12 @@ class World:
             self._on_nodes(changes)
 
     def _kept_nodes(self, plans: Mapping[str, Plan]) -> dict[str, Kept]:
-        keepers = [
+        keepers = (
             Keeper(uid, plan.placement.status.priority or 0, tuple(plan.placement.status.spares))
             for uid, plan in plans.items()
             if plan.planned and plan.placement.status.spares_kept
-        ]
-        if not keepers and not self._rules.domain_spares:
-            return {}
-        rules = self._rules
-        return kept_nodes(self._views, rules.levels, rules.domain_spares, keepers, rules.borrowers_below)
+        )
+        return self._spares.kept(self._views, keepers)
 
     def _touch(self, *names: str) -> None:
         due = not self._dirty and not self._stale
@@ -448,6 +445,7 @@ class World:
             old, new = self._views.get(name), self._view(name)
             self._count(old, -1)
             self._count(new, 1)
+            self._spares.changed(old, new)
             if old is None or new is None or old.place != new.place:
                 self._atlas = Atlas()
             if new is not None:

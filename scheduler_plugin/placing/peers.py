@@ -156,6 +156,7 @@ class _Spreading:
         keys = [other.key for other in one.guest.spread]
         self._counted = {view.name for view in nodes.values() if _counts(rule, keys, one, view)}
         self._pods: dict[str, int] = {nodes[name].labels[rule.key]: 0 for name in self._counted}
+        self._least: int | None = None
 
     def count(self, guest: Guest, view: NodeView, sign: int) -> None:
         """Count a pod that came to the node, or left it."""
@@ -163,13 +164,16 @@ class _Spreading:
             return
         if not self._rule.selector.everything and self._rule.selector.matches(guest.labels):
             self._pods[view.labels[self._rule.key]] += sign
+            self._least = None
 
     def allows(self, view: NodeView, guest: Guest) -> bool:
         """Return whether one more pod there keeps the skew."""
         value = view.labels.get(self._rule.key)
         if value is None:
             return False
-        least = min(self._pods.values(), default=0) if len(self._pods) >= self._rule.min_domains else 0
+        if self._least is None:
+            self._least = min(self._pods.values(), default=0)
+        least = self._least if len(self._pods) >= self._rule.min_domains else 0
         own = 1 if self._rule.selector.matches(guest.labels) else 0
         return self._pods.get(value, 0) + own - least <= self._rule.max_skew
 

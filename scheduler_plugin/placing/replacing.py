@@ -205,12 +205,13 @@ class _Join:
         return [pools[domain] for domain in sorted(pools)]
 
     def _seats(self, one: Member, group: _Group) -> list[Seat]:
-        names = [view.name for view in filter(self._gate(group), self._snapshot.nodes.values())]
-        spares = self._spares(one)
+        nodes, spares, gate = self._snapshot.nodes, self._spares(one), self._gate(group)
+        fabric = self._snapshot.atlas.fabric(nodes, len(self._snapshot.levels))
+        names = [name for name in fabric.names if gate(nodes[name])]
         return [
             Seat(name, view.place.near, count, name in spares, _worth(view))
             for name, count in zip(names, self._room.counts(one, names), strict=True)
-            if count > 0 and (view := self._snapshot.nodes[name])
+            if count > 0 and (view := nodes[name])
         ]
 
     def _spares(self, one: Member) -> frozenset[str]:

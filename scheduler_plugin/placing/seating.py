@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from outrider.topology.domains import Path, natural, order
+from outrider.topology.domains import Path
 
 _UNIT: Final = 1 << 48  # above any sum of worths, and any number of shared domains
 
@@ -43,17 +43,20 @@ class Best(msgspec.Struct, frozen=True):
 
 
 def best_seats(seats: Sequence[Seat], stay: Iterable[Path], wanted: int) -> Best:
-    """Return the best seats for up to ``wanted`` pods that join those on ``stay`` (one path per pod)."""
+    """Return the best seats for up to ``wanted`` pods that join those on ``stay`` (one path per pod).
+
+    ``seats`` come in the order of the network: of those equally good the first are taken.
+    """
     root = _tree(seats, stay)
     options = _options(root, wanted, root=True)
     value, chosen = options[-1]
-    places = {seat.node: (order(seat.path), natural(seat.node)) for seat in seats}
+    places = {seat.node: position for position, seat in enumerate(seats)}
     return Best(tuple(sorted(_flat(chosen), key=places.__getitem__)), value)
 
 
 def _tree(seats: Sequence[Seat], stay: Iterable[Path]) -> _Branch:
     root = _Branch()
-    for seat in sorted(seats, key=lambda seat: (order(seat.path), natural(seat.node))):
+    for seat in seats:
         branch = root
         for part in seat.path:
             branch = branch.inner.setdefault(part, _Branch())

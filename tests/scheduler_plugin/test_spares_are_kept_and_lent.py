@@ -13,6 +13,7 @@ from outrider.api.gangplacement import GangPlacement
 from outrider.topology import TopologyAsk
 from scheduler_plugin.cluster.members import Member, member
 from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.cluster.world import World
 from scheduler_plugin.config import Config
 from scheduler_plugin.extender.decide import decide
 from scheduler_plugin.extender.preempt import preempt
@@ -183,3 +184,37 @@ def test_a_new_gang_never_takes_a_spare_and_no_more_are_kept_than_asked(
     for number in range(3):
         assert sum(snapshot.nodes[name].place.path[-1] == f"leaf-{number}" for name in snapshot.kept) <= wanted
     assert not nodes_of(plan(Gang("job-train", members(size)), snapshot, 2, NOW)) & set(snapshot.kept)
+
+
+EVENTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.sampled_from(["add", "drop", "fill", "sick"])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(EVENTS)
+def test_what_is_kept_after_many_changes_is_what_would_be_kept_from_the_start(
+    events: list[tuple[int, int, str]],
+) -> None:
+    settled = rules(DomainSpares("leaf", nodes=1), DomainSpares("spine", percent=30))
+    world, present = World(settled), dict[str, object]()
+    for number, one, what in events:
+        name = f"n{number}"
+        node, pod, health = (
+            make_node(name, f"leaf-{one}"),
+            make_pod(f"p{number}", node=name),
+            make_gpunode(name, score=0),
+        )
+        match what:
+            case "add":
+                world.on_node(None, node)
+                present[name] = node
+            case "drop":
+                world.on_node(node, None)
+                present.pop(name, None)
+            case "fill":
+                world.on_pod(None, pod)
+                present[f"pod-{name}"] = pod
+            case "sick":
+                world.on_gpunode(None, health)
+                present[f"health-{name}"] = health
+        world.refresh()
+    assert world.publish().kept == make_snapshot(*present.values(), rules=settled).kept
