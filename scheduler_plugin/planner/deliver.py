@@ -14,7 +14,6 @@ from outrider.api.meta import Condition, ObjectMeta
 from outrider.api.names import GANG_GATE, TRACEPARENT_ANNOTATION, WHY_ANNOTATION
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
-from outrider.kube.eviction import evict
 from outrider.kube.kinds import GANGPLACEMENTS, PODS
 from outrider.telemetry import traces
 from outrider.workloads import GangRef, owner_reference
@@ -42,7 +41,13 @@ def placement_with(gang: GangState, size: int, status: GangPlacementStatus) -> G
     owners = [owner] if owner else []
     return GangPlacement(
         metadata=ObjectMeta(name=placement_name(gang.job), namespace=gang.namespace, owner_references=owners),
-        spec=GangPlacementSpec(job_kind=gang.job.kind, job_name=gang.job.name, job_uid=gang.job.uid, size=size),
+        spec=GangPlacementSpec(
+            job_kind=gang.job.kind,
+            job_name=gang.job.name,
+            job_uid=gang.job.uid,
+            size=size,
+            owned=bool(owners),
+        ),
         status=status,
     )
 
@@ -85,9 +90,10 @@ def placement_name(gang: GangRef) -> str:
 async def say_accepted(client: Client, placement: GangPlacement, condition: Condition) -> None:
     """Write the condition, unless the placement changed since it was read. Raises KubeError."""
     meta = placement.metadata
+    others = [one for one in placement.status.conditions if one.type != condition.type]
     body = {
         "metadata": {"resourceVersion": meta.resource_version},
-        "status": {"conditions": [msgspec.to_builtins(condition)]},
+        "status": {"conditions": msgspec.to_builtins([*others, condition])},
     }
     try:
         await client.patch(GANGPLACEMENTS, meta.name, body, PatchType.MERGE, meta.namespace, "status")
@@ -177,16 +183,6 @@ async def _tell(client: Client, pod: Pod, why: str) -> None:
         await _patched(client, pod, patch, PatchType.MERGE)
     except (NotFound, Conflict, Invalid) as error:
         _LOG.info("pod not told why it waits", extra={"pod": pod.key, "problem": str(error)})
-
-
-async def evict_unstarted(client: Client, pod: Pod) -> None:
-    """Evict a pod that never started: its controller makes a new one, which can still be pinned elsewhere."""
-    try:
-        await evict(client, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, "")
-    except (NotFound, Conflict) as error:
-        _LOG.info("pod not evicted", extra={"pod": pod.key, "problem": str(error)})
-    else:
-        _LOG.warning("evicted a pod that could start on none of its nodes", extra={"pod": pod.key})
 
 
 async def _each(items: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> list[Any]:
