@@ -10,7 +10,7 @@ from outrider.api.meta import ObjectMeta
 from outrider.api.names import GANG_GATE, IGNORE_LABEL, JOB_UID_LABEL, SCHEDULER_NAME
 from outrider.api.times import rfc3339
 from outrider.words import listed, plural
-from outrider.workloads import BadQuantity, gang_of, gpus_of
+from outrider.workloads import BadQuantity, gang_of, gpus_of, may_be_gated
 from scheduler_plugin.offline.controllers import COMPLETION_INDEX, Draft, drafts, owner_of, unfolded
 from scheduler_plugin.offline.documents import BadManifest, Document, documents
 from scheduler_plugin.offline.saved import owner_kinds
@@ -92,12 +92,12 @@ def _pod(draft: Draft, namespace: str, now: float) -> Pod:
 
 
 def _admitted(pod: Pod) -> Pod:
-    """Return the pod as the webhook leaves it: GPU pods go to our scheduler, those of gangs with the gate."""
+    """Return the pod as the webhook leaves it: GPU pods go to our scheduler, those of gangs with our gate alone."""
     if not ours(pod):
         return pod
     gang = gang_of(pod)
     labels = pod.metadata.labels | ({JOB_UID_LABEL: gang.uid} if gang else {})
-    gates = [NamedReference(name=GANG_GATE)] if gang else []
+    gates = [NamedReference(name=GANG_GATE)] if may_be_gated(pod) else []
     return msgspec.structs.replace(
         pod,
         metadata=msgspec.structs.replace(pod.metadata, labels=labels),
