@@ -1,7 +1,7 @@
 # `make` alone prints the targets. Every step says what it does and how long it took.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test test-more bench-demo bench-agent generate verify lint docs clean
+.PHONY: help setup programs operators demo test test-more bench-demo bench-agent generate verify lint docs clean
 
 UV_VERSION := 0.13.9
 SETUP := .venv/.outrider-setup
@@ -37,7 +37,10 @@ test: lint programs ## Lint, types and all tests but the long ones
 	$(STEP) "Tests on a real control plane" $(PYTEST_AGAIN) $(TWO) -m "control_plane and not cluster and not slow"
 	$(STEP) "Scenario tests on real nodes" $(PYTEST_AGAIN) -m "cluster and not slow"
 
-test-more: programs ## The long tests
+operators: $(SETUP) ## Build the job controllers that only the long tests run: JobSet, LeaderWorkerSet, Kubeflow's, KubeRay
+	$(STEP) "Job controllers" $(BIN)/python -m testbed build --operators
+
+test-more: programs operators ## The long tests
 	$(STEP) "Long tests" $(PYTEST_AGAIN) -m slow
 
 lint: $(SETUP) ## Formatting, lint, types, import rules, spelling

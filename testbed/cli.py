@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeAlias
 
-from testbed import build, cluster, faults, node, processes, services, state, versions
+from testbed import build, cluster, faults, node, operators, processes, services, state, versions
 from testbed.build import program
 from testbed.errors import TestbedError
 from testbed.node_config import Node
@@ -49,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "env", 'print exports for a shell: eval "$(python -m testbed env)"', _env)
     kubectl = _command(commands, "kubectl", "run kubectl against the testbed", _kubectl)
     kubectl.add_argument("arguments", nargs=argparse.REMAINDER)
+    words = "run controllers of training jobs on the testbed until it goes down: all, or those that are named"
+    _command(commands, "operators", words, _operators).add_argument("names", nargs="*", metavar="NAME")
     inject = _command(commands, "inject", "put a fault into a node's GPUs", _inject)
     inject.add_argument("node", metavar="NODE")
     faults.add_arguments(inject)
@@ -121,6 +123,11 @@ def _kubectl(args: argparse.Namespace) -> None:
     current = state.require(args.name)
     kubectl = program("kubectl")
     os.execve(kubectl, ["kubectl", *args.arguments], os.environ | {"KUBECONFIG": str(current.folder / "kubeconfig")})  # noqa: S606 - no shell wanted: kubectl takes our place
+
+
+def _operators(args: argparse.Namespace) -> None:
+    names = args.names or [one.name for one in operators.CATALOGUE]
+    operators.start(state.require(args.name), *names, say=to_stderr)
 
 
 def _inject(args: argparse.Namespace) -> None:

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
+from testbed.errors import TestbedError
+
 
 class Operator(msgspec.Struct, frozen=True):
     """One controller; everything that its manifests say is taken from there."""
@@ -91,5 +93,12 @@ CATALOGUE: Final = (
 
 
 def operator(name: str) -> Operator:
-    """The operator of that name. Raises StopIteration for others."""
-    return next(one for one in CATALOGUE if one.name == name)
+    """The operator of that name.
+
+    Raises:
+        TestbedError: there is none.
+    """
+    for one in CATALOGUE:
+        if one.name == name:
+            return one
+    raise TestbedError(f"no controller is named {name!r}; there are {', '.join(one.name for one in CATALOGUE)}")

@@ -2,21 +2,26 @@
 
 import base64
 import contextlib
+import hashlib
 import http.client
 import json
+import os
 import subprocess
+import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from testbed import control_plane
+from testbed import control_plane, versions
 from testbed.api import Api
+from testbed.build import folder as build_folder
 from testbed.build import program
 from testbed.errors import TestbedError
 from testbed.operators.catalogue import Operator
+from testbed.paths import cache_dir
 from testbed.say import silent
 from testbed.state import State
 from testbed.toolchain import MODULES, find_go
@@ -28,7 +33,7 @@ _NOT_RUN: Final = ("Deployment",)  # its program is a process of this machine
 _PATIENCE_S: Final = 60.0
 
 
-def folder(operator: Operator) -> Path:
+def _folder(operator: Operator) -> Path:
     """The module's folder, fetched if it is not on this machine.
 
     Raises:
@@ -41,20 +46,32 @@ def folder(operator: Operator) -> Path:
     return Path(json.loads(done.stdout)["Dir"])
 
 
-def read(operator: Operator, bases: Iterable[str], scratch: Path) -> list[Object]:
-    """Every object that these kustomizations of the operator's module give.
+def read(operator: Operator, bases: Sequence[str]) -> list[Object]:
+    """Every object that these kustomizations of the operator's module give; read once per version of it.
 
     Raises:
         TestbedError: they are not as expected.
     """
-    source = scratch / "source"
-    source.unlink(missing_ok=True)
-    source.symlink_to(folder(operator))
-    wanted: Object = {"resources": [f"source/{base}" for base in bases]}
-    if operator.namespace:
-        wanted["namespace"] = operator.namespace
-    (scratch / "kustomization.yaml").write_text(json.dumps(wanted))
-    done = subprocess.run([program("kubectl"), "kustomize", scratch], capture_output=True, text=True, check=False)
+    built = next(build_folder(build) for build in versions.OPERATORS if build.module == operator.name)
+    kept = cache_dir() / "operators" / f"{built.name}-{hashlib.sha256(repr(bases).encode()).hexdigest()[:8]}.json"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_suffix(f".{os.getpid()}.partial")
+        partial.write_text(json.dumps(_rendered(operator, bases)))
+        partial.rename(kept)
+    return [_lighter(one) for one in json.loads(kept.read_text())]
+
+
+def _rendered(operator: Operator, bases: Sequence[str]) -> list[Object]:
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "source").symlink_to(
+            _folder(operator)
+        )  # kustomize takes a path with github.com/ in it for a URL
+        wanted: Object = {"resources": [f"source/{base}" for base in bases]}
+        if operator.namespace:
+            wanted["namespace"] = operator.namespace
+        (Path(scratch) / "kustomization.yaml").write_text(json.dumps(wanted))
+        done = subprocess.run([program("kubectl"), "kustomize", scratch], capture_output=True, text=True, check=False)
     if done.returncode:
         raise TestbedError(f"the manifests of {operator.name} cannot be read: {done.stderr.strip()}")
     return [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one]
@@ -86,17 +103,21 @@ def adapted(operator: Operator, objects: Iterable[Object], address: str) -> Iter
     for one in everything:
         if one["kind"] in _NOT_RUN or one["metadata"]["name"] in operator.omitted:
             continue
-        yield from led_to(one, address) if one["kind"] == "Service" else (_without_descriptions(one),)
+        yield from led_to(one, address) if one["kind"] == "Service" else (one,)
 
 
-def _without_descriptions(value: Any) -> Any:
-    """The object without its schemas' prose: dozens of copies of a pod's fields make an API server slow to start."""
+def _lighter(value: Any) -> Any:
+    """The object with schemas that take a second, not half a minute: without prose, and pods' specs left open.
+
+    A controller's kinds hold up to six copies of everything that a pod can say, each with rules to be compiled.
+    """
     if isinstance(value, list):
-        return [_without_descriptions(each) for each in value]
+        return [_lighter(each) for each in value]
     if not isinstance(value, dict):
         return value
-    kept = ((key, each) for key, each in value.items() if key != "description" or not isinstance(each, str))
-    return {key: _without_descriptions(each) for key, each in kept}
+    if "containers" in value.get("properties", ()):
+        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {key: _lighter(each) for key, each in value.items() if key != "description" or not isinstance(each, str)}
 
 
 def _overlay(namespace: str, secret: tuple[str, str] | None) -> Iterator[Object]:
@@ -132,25 +153,39 @@ def apply(state: State, objects: Iterable[Object]) -> None:
         TestbedError: the API server refuses one, or does not serve a kind within a minute.
     """
     with contextlib.closing(control_plane.admin(state)) as api:
-        kinds = [_applied(api, one) for one in objects if one]
-        deadline = time.monotonic() + _PATIENCE_S
-        for path in filter(None, kinds):
-            while api.call("GET", f"{path}?limit=1")[0] != http.client.OK:
-                if time.monotonic() > deadline:
-                    raise TestbedError(f"the API server does not serve {path} within {_PATIENCE_S:.0f} s")
-                time.sleep(0.05)
+        for path in [path for path in (_applied(api, one) for one in objects) if path]:
+            _await(api, path)
+
+
+def _await(api: Api, path: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while _patiently(lambda: api.call("GET", f"{path}?limit=1"))[0] != http.client.OK:
+        if time.monotonic() > deadline:
+            raise TestbedError(f"the API server did not serve {path} within {_PATIENCE_S:.0f} s")
+        time.sleep(0.05)
 
 
 def _applied(api: Api, one: Object) -> str:
     """Apply one object; return the path of the kind that it defines, empty for others."""
     path = f"{_collection(one)}/{one['metadata']['name']}?fieldManager=testbed&force=true"
-    status, answer = api.call("PATCH", path, one, "application/apply-patch+yaml")
+    status, answer = _patiently(lambda: api.call("PATCH", path, one, "application/apply-patch+yaml"))
     if status not in (http.client.OK, http.client.CREATED):
         raise TestbedError(f"the API server refuses {one['kind']} {one['metadata']['name']}: {answer}")
     if one["kind"] != "CustomResourceDefinition":
         return ""
     spec = one["spec"]
     return f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+
+
+def _patiently(call: Callable[[], tuple[int, Any]]) -> tuple[int, Any]:
+    """Repeat a request that the API server, busy with new kinds, does not answer in time."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return call()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
 
 
 def _collection(one: Object) -> str:

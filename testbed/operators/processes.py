@@ -74,7 +74,7 @@ def stop(state: State, *names: str) -> None:
 
 def _install(state: State, one: Operator) -> list[manifests.Object]:
     """Apply its manifests; return them as they are in its module."""
-    objects = manifests.read(one, one.bases, _folder(state, one))
+    objects = manifests.read(one, one.bases)
     address = state.plan.operator_ip(CATALOGUE.index(one))
     manifests.apply(state, manifests.adapted(one, objects, address))
     return objects
@@ -91,7 +91,7 @@ def _launch(state: State, one: Operator, objects: Sequence[manifests.Object]) ->
     url = f"http://{state.plan.operator_ip(CATALOGUE.index(one))}{one.probe}"
     _until(state, one, lambda: _answers(url))
     if one.later:
-        manifests.apply(state, manifests.read(one, one.later, _folder(state, one)))
+        manifests.apply(state, manifests.read(one, one.later))
 
 
 def _identity(state: State, path: Path, namespace: str, account: str) -> Path:

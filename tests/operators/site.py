@@ -12,7 +12,7 @@ from testbed.operators.jobs import Example, Object
 
 T = TypeVar("T")
 
-_PATIENCE_S: Final = 60.0
+_PATIENCE_S: Final = 90.0
 _GPUS: Final = "nvidia.com/gpu"
 _OURS: Final = f"/apis/{GROUP}/{VERSION}"
 _PER_LEAF: Final = 16
