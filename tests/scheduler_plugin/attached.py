@@ -64,10 +64,10 @@ def kube_scheduler(state: State, folder: Path, name: str, *extenders: Mapping[st
 
 
 @asynccontextmanager
-async def plugin_here(client: Client, **settings: Any) -> AsyncIterator[Plugin]:
-    """Run our plugin in the test's own process, ready to answer; another one may lead."""
+async def plugin_here(client: Client, *, leases: str = NAMESPACE, **settings: Any) -> AsyncIterator[Plugin]:
+    """Run our plugin in the test's own process, ready to answer; another one may lead, by the ``leases`` namespace."""
     config = Config(extender_port=0, **settings)
-    plugin = Plugin(client, config, config.rules(), "plugin-here", NAMESPACE)
+    plugin = Plugin(client, config, config.rules(), "plugin-here", leases)
     task = asyncio.create_task(plugin.run())
     try:
 
