@@ -99,3 +99,11 @@ async def test_failures_in_a_row_wait_longer_up_to_a_cap_and_success_forgets_the
     queue.retry(await queue.get())
     await queue.get()
     assert loop.time() - began == pytest.approx(0.2)
+
+
+async def test_where_keys_have_a_turn_the_lowest_comes_first() -> None:
+    turns = {"late": 3, "first": 1, "second": 2}
+    queue: WorkQueue[str] = WorkQueue(order=turns.__getitem__)
+    for key in turns:
+        queue.add(key)
+    assert [await queue.get() for _ in turns] == ["first", "second", "late"]
