@@ -15,6 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 import node_agent.metrics
 import outrider.kube.metrics
 import remediation.metrics
+import scheduler_plugin.extender.metrics
 import scheduler_plugin.metrics
 import webhook.metrics
 
@@ -23,6 +24,7 @@ PAGE = ROOT / "docs" / "reference" / "metrics.md"
 ALERTS = ROOT / "charts" / "outrider" / "files" / "alerts.yaml"
 _PARTS: dict[str, ModuleType] = {
     "Scheduler and planner": scheduler_plugin.metrics,
+    "Extender": scheduler_plugin.extender.metrics,
     "Node agent": node_agent.metrics,
     "Webhook": webhook.metrics,
     "Remediation": remediation.metrics,
