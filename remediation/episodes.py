@@ -24,7 +24,7 @@ from outrider.api.remediation import (
 )
 from outrider.api.times import parse_rfc3339, rfc3339
 from outrider.api.trainingpolicy import GRACE_MAX_SECONDS
-from outrider.workloads import job_uid_of, rank_of
+from outrider.workloads import gang_of, job_uid_of, rank_of
 from remediation.common_cause import waits
 from remediation.world import Belief, World
 
@@ -93,16 +93,21 @@ def affected_jobs(node: str, world: World) -> list[AffectedJob]:
 
 def _job(uid: str, pods: list[Pod]) -> AffectedJob:
     first = pods[0]
-    owner = first.metadata.controller()
     return AffectedJob(
         namespace=first.metadata.namespace,
-        name=owner.name if owner else "",
+        name=job_name(first),
         uid=uid,
         pods=[pod.metadata.name for pod in pods],
         pod_uids=[pod.metadata.uid for pod in pods],
         ranks=[known_rank(pod) for pod in pods],
         traceparent=first.metadata.annotations.get(TRACEPARENT_ANNOTATION, ""),
     )
+
+
+def job_name(pod: Pod) -> str:
+    """Return the name of the job that the pod's gang is of, as people know it: the JobSet, not one of its Jobs."""
+    gang, owner = gang_of(pod), pod.metadata.controller()
+    return gang.name if gang else owner.name if owner else ""
 
 
 def merged(recorded: list[AffectedJob], current: list[AffectedJob]) -> list[AffectedJob]:

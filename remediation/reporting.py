@@ -15,7 +15,7 @@ from outrider.kube.kinds import NODES, PODS, REMEDIATIONS
 from outrider.telemetry.traces import record_span
 from outrider.workloads import job_uid_of
 from remediation.common_cause import explanation
-from remediation.episodes import known_rank
+from remediation.episodes import job_name, known_rank
 from remediation.metrics import CRASHES, DOMAIN_SCORE, EPISODES, STEP_SECONDS, SUSPECT_DOMAINS
 from remediation.notices import Notice, StepSpan, Subject, notices, spans
 from remediation.world import World
@@ -91,7 +91,7 @@ def _pods_by_job(world: World) -> dict[str, list[Pod]]:
         pod = world.pods[key]
         owner = pod.metadata.controller()
         if job_uid_of(pod) and owner and pod.spec.node_name:
-            jobs.setdefault(f"{pod.metadata.namespace}/{owner.name}", []).append(pod)
+            jobs.setdefault(f"{pod.metadata.namespace}/{job_name(pod)}", []).append(pod)
     return jobs
 
 
