@@ -24,9 +24,9 @@ def plan(gang: Gang, snapshot: Snapshot, spares: int, now: float) -> Placement |
     whole leaves and cliques left whole, the least room left over. Ranks follow the topology. A level that the gang
     requires and the cluster does not have is refused at once.
     """
-    unknown = _unknown(gang.ask, snapshot)
-    if unknown:
-        return Refusal(unknown, why=Why(reason=WaitReason.NEVER_FITS, pods=len(gang.members), notes=[unknown]))
+    impossible = _unknown(gang.ask, snapshot) or _contradiction(gang, snapshot)
+    if impossible:
+        return Refusal(impossible, why=Why(reason=WaitReason.NEVER_FITS, pods=len(gang.members), notes=[impossible]))
     room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now)
     search = Search(room, snapshot)
     bounds = _bounds(gang.ask, snapshot)
@@ -50,22 +50,39 @@ def _unknown(ask: TopologyAsk, snapshot: Snapshot) -> str:
     return ""
 
 
+def _contradiction(gang: Gang, snapshot: Snapshot) -> str:
+    """Return which two wishes no cluster can meet together, empty where there are none."""
+    ask = gang.ask
+    together, apart = (_depth(level, snapshot) for level in (ask.required_level, ask.segment_level))
+    exclusive = ask.segment_exclusive and ask.segment_required and apart
+    if not exclusive or apart > together or len(segments_of(gang.members, ask)) < 2:
+        return ""
+    return (
+        f"requires one {ask.required_level} for all pods and a {ask.segment_level} of its own for each part: "
+        "leave one of the two out"
+    )
+
+
 def _unmet(ask: TopologyAsk, snapshot: Snapshot, nodes: Iterable[str]) -> Iterator[str]:
     """Yield in words what the gang only wished for and did not get."""
     known = names_of(snapshot.levels)
     for level in filter(None, (ask.preferred_level, ask.segment_level)):
         if depth_of(snapshot.levels, level) is None:
             yield f"prefers the level {level!r}, which this cluster does not have: use one of {known}"
-    depth = depth_of(snapshot.levels, ask.preferred_level) if ask.preferred_level else None
+    depth = _depth(ask.preferred_level, snapshot)
     domains = len({snapshot.nodes[name].place.domain(depth) for name in nodes}) if depth else 1
     if domains > 1:
         yield f"prefers one {ask.preferred_level}, none has room for all of it: it is on {domains}"
 
 
 def _bounds(ask: TopologyAsk, snapshot: Snapshot) -> Bounds:
-    top = depth_of(snapshot.levels, ask.required_level) if ask.required_level else 0
-    segment = depth_of(snapshot.levels, ask.segment_level) if ask.segment_level else 0
-    return Bounds(top or 0, segment or 0, ask.segment_exclusive)
+    top, segment = _depth(ask.required_level, snapshot), _depth(ask.segment_level, snapshot)
+    return Bounds(top, segment if segment > top else 0, ask.segment_exclusive)  # what holds the gang holds each part
+
+
+def _depth(level: str, snapshot: Snapshot) -> int:
+    """Return the depth of a level, 0 where none is named or the cluster has no such level."""
+    return (depth_of(snapshot.levels, level) or 0) if level else 0
 
 
 def _place(search: Search, gang: Gang, bounds: Bounds) -> Nodes | None:

@@ -166,7 +166,7 @@ def test_a_gang_never_leaves_its_required_domain_and_gets_one_wherever_one_has_t
 
 
 @settings(max_examples=150, deadline=None)
-@given(CLUSTERS, SIZES, GPUS, st.integers(2, 4), st.sampled_from(LEVELS), st.sampled_from(["", "spine"]))
+@given(CLUSTERS, SIZES, GPUS, st.integers(2, 4), st.sampled_from(LEVELS), st.sampled_from(["", "spine", "leaf"]))
 def test_required_segments_stay_together_and_are_placed_wherever_they_can_be(
     drawn: list[Drawn], count: int, gpus: int, size: int, level: str, top: str
 ) -> None:

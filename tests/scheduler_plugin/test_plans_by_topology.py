@@ -236,5 +236,13 @@ def test_a_wish_that_was_not_met_is_said() -> None:
     assert "use one of region, zone, core, spine, leaf, nvlink-domain, node" in getattr(unknown, "notes", ("",))[0]
 
 
+def test_wishes_that_exclude_each_other_are_refused_at_once() -> None:
+    ask = TopologyAsk("leaf", "", 2, "spine", segment_required=True, segment_exclusive=True)
+    assert refused(asked(4, ask), ragged_of(8)).message == (
+        "requires one leaf for all pods and a spine of its own for each part: leave one of the two out"
+    )
+    assert placed(asked(2, ask), ragged_of(8))
+
+
 def ragged_of(*counts: int) -> Snapshot:
     return make_snapshot(*(node for index, count in enumerate(counts) for node in leaf(index, count)))

@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +12,13 @@ from outrider.topology import (
     Place,
     common,
     depth_of,
+    domains,
     domains_of,
     levels_from,
     names_of,
     oddities,
     place,
 )
-from outrider.topology.domains import Path
 
 LEVELS = (Level("spine", "spine"), Level("leaf", "leaf"))
 LABELS = st.fixed_dictionaries({}, optional={"spine": st.sampled_from("ab"), "leaf": st.sampled_from("ab")})
@@ -64,6 +67,12 @@ def test_every_preset_is_usable(preset: str) -> None:
     assert len(set(labels)) == len(labels) >= 3
 
 
+def test_the_chart_offers_every_preset() -> None:
+    schema = json.loads((Path(__file__).parents[2] / "charts/outrider/values.schema.json").read_text())
+    offered = schema["properties"]["scheduler"]["properties"]["topologyPreset"]["enum"]
+    assert offered == list(PRESETS)
+
+
 def test_a_wrong_choice_of_levels_names_the_way_out() -> None:
     with pytest.raises(ValueError, match="nvidia"):
         levels_from("cisco")
@@ -86,7 +95,7 @@ def test_own_labels_take_the_place_of_a_preset() -> None:
         ("nvidia", {"leaf": "l", "accelerator": "nvl1"}, ("", "", "", "", "l", "nvl1")),
     ],
 )
-def test_new_and_old_labels_of_topograph_are_one_level(preset: str, labels: dict[str, str], near: Path) -> None:
+def test_new_and_old_labels_of_topograph_are_one_level(preset: str, labels: dict[str, str], near: domains.Path) -> None:
     given_labels = {f"network.topology.nvidia.com/{key}": value for key, value in labels.items()}
     assert place("n0", given_labels, PRESETS[preset]).near == near
 
@@ -121,7 +130,7 @@ def test_layer_1_of_aws_is_the_top_and_an_ultraserver_is_an_nvlink_domain() -> N
         ("crusoe", {"crusoe.ai/ib.partition.id": "p", "crusoe.ai/pod.id": "7"}, ("p", "7")),
     ],
 )
-def test_labels_of_each_cloud_give_a_leaf(preset: str, labels: dict[str, str], leaf: Path) -> None:
+def test_labels_of_each_cloud_give_a_leaf(preset: str, labels: dict[str, str], leaf: domains.Path) -> None:
     assert place("n0", labels, PRESETS[preset]).path[-2:] == leaf
 
 
