@@ -10,6 +10,7 @@ from tests.workloads.recorded import FILES, name_of, read
 # case -> kind, gangs, size of each, pods that may start with less
 GANGS = {
     "job/indexed": ("Job", 1, 4, 0),
+    "jaxjob/workers": ("JAXJob", 1, 3, 0),
     "jobset/replicas": ("JobSet", 1, 4, 0),
     "jobset/depends-on": ("JobSet", 1, 4, 0),
     "jobset/in-order": ("JobSet", 1, 4, 0),
@@ -30,6 +31,8 @@ GANGS = {
     "trainjob/deepspeed": ("JobSet", 1, 3, 0),
     "trainjob/torch": ("JobSet", 1, 3, 0),
 }
+# No gangs, or one of several controllers: these have tests of their own.
+OTHERS = {"job/plain", "statefulset/ordered", "rayjob/workers"}
 EACH = pytest.mark.parametrize("name", [name_of(path) for path in FILES])
 
 
@@ -41,6 +44,15 @@ def test_a_gang_has_its_kind_size_and_least(name: str) -> None:
     for _, owner, members in gangs:
         size = size_of(owner, members)
         assert (size.pods, size.min, size.unknown, size.note) == (pods, least, "", "")
+
+
+def test_every_recorded_job_is_tested() -> None:
+    assert {name_of(path) for path in FILES} == GANGS.keys() | OTHERS
+
+
+def test_a_rayjob_runs_as_the_gang_of_its_cluster_and_its_submitter_is_none_of_it() -> None:
+    sizes = {gang.kind: size_of(owner, pods).pods for gang, owner, pods in read("rayjob/workers").gangs()}
+    assert sizes == {"RayCluster": 2, "Job": 1}
 
 
 @EACH
