@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from outrider.api.gangplacement import GangPlacement
 from outrider.kube.client import Client
 from outrider.kube.errors import Forbidden, KubeError, NotFound
 from outrider.kube.informer import Informer
@@ -44,11 +45,11 @@ class Following:
 
     def __init__(self, client: Client, world: World) -> None:
         keeper = Keeper()
-        self._client, self._on_owner = client, world.on_job
+        self._client, self._world, self._on_owner = client, world, world.on_job
         self._vital = [
             self._informer(replace(NODES, keep=keeper.node), world.on_node),
             self._informer(replace(GPUNODES, keep=keeper.gpunode), world.on_gpunode),
-            self._informer(GANGPLACEMENTS, world.on_placement),
+            self._informer(GANGPLACEMENTS, self._on_placement),
             self._informer(replace(PODS, keep=keeper.pod), world.on_pod),
         ]
         self._helpful = [
@@ -65,6 +66,11 @@ class Following:
         informer = Informer(self._client, kind)
         informer.subscribe(callback)
         return informer
+
+    def _on_placement(self, old: GangPlacement | None, new: GangPlacement | None) -> None:
+        """Take a plan of another replica at once: the scheduler beside us may ask about its pods any moment."""
+        self._world.on_placement(old, new)
+        self._world.refresh()
 
     async def run(self) -> None:
         """Follow until cancelled, whatever happens to the API server or to a kind."""

@@ -16,18 +16,20 @@ from scheduler_plugin.extender.mirror import Sender, Update
 
 _MODULE: Final = "scheduler_plugin.extender.process"
 _GRACE_SECONDS: Final = 5.0
-_MOST_BYTES: Final = 256 * 1024 * 1024  # told and not read: an extender so far behind is stuck
+_SILENCE_SECONDS: Final = 60.0  # it tells its metrics each second: one that does not is stuck
+_MOST_BYTES: Final = 64 * 1024 * 1024  # told and not read: one so far behind is stuck
 
 
 class ExtenderEndedError(RuntimeError):
-    """The extender's process ended, or reads no more: the plugin can't go on without it."""
+    """The extender's process ended, or is stuck: the plugin can't go on without it."""
 
 
 class Feed(Collector):
     """One extender process. Nothing is told before ``begin``; ``port`` is 0 until it serves."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, snapshot: Callable[[], Snapshot], *, silence_seconds: float = _SILENCE_SECONDS) -> None:
         self.port = 0
+        self._silence_seconds = silence_seconds
         self._snapshot, self._sender = snapshot, Sender()
         self._writer: asyncio.StreamWriter | None = None
         self._begun = False
@@ -45,13 +47,15 @@ class Feed(Collector):
             self._writer = writer
             self._tell_everything()
             while True:
-                self._take(await frames.receive(reader, frames.FROM_EXTENDER))
-        except (EOFError, ConnectionError) as error:
-            raise ExtenderEndedError(f"the extender's process ended with code {await process.wait()}") from error
+                async with asyncio.timeout(self._silence_seconds):
+                    message = await frames.receive(reader, frames.FROM_EXTENDER)
+                self._take(message)
+        except (EOFError, ConnectionError, TimeoutError) as error:
+            code = await _ended(process, writer)
+            raise ExtenderEndedError(f"the extender's process ended, or was stuck: code {code}") from error
         finally:
             self._writer, self.port = None, 0
-            writer.close()
-            await _ended(process)
+            await _ended(process, writer)
 
     def begin(self) -> None:
         """Tell all that is known, and from now on each change."""
@@ -59,11 +63,11 @@ class Feed(Collector):
         self._tell_everything()
 
     def on_views(self, names: Iterable[str]) -> None:
-        """Tell what changed. Raises ExtenderEndedError for one that does not listen."""
+        """Tell what changed."""
         if self._begun and self._writer is not None:
-            if self._writer.transport.get_write_buffer_size() > _MOST_BYTES:
-                raise ExtenderEndedError("the extender's process does not read what it is told")
             self._write(self._sender.changes(self._snapshot(), names))
+            if self._writer.transport.get_write_buffer_size() > _MOST_BYTES:
+                self._writer.transport.abort()  # ``run`` then says that it ended
 
     def collect(self) -> Iterator[Metric]:
         """Yield the extender's metrics as they were a second ago."""
@@ -86,11 +90,12 @@ class Feed(Collector):
                 self._metrics = message.text
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Wait for the process, which ends when its socket closes; a stuck one is killed."""
+async def _ended(process: asyncio.subprocess.Process, writer: asyncio.StreamWriter) -> int:
+    """Return the process's exit code: it ends when its socket closes; a stuck one is killed."""
+    writer.close()
     try:
         async with asyncio.timeout(_GRACE_SECONDS):
-            await process.wait()
+            return await process.wait()
     except TimeoutError:
         process.kill()
-        await process.wait()
+        return await process.wait()

@@ -87,8 +87,10 @@ def test_a_large_cluster_is_told_in_parts() -> None:
 
 
 @asynccontextmanager
-async def running(world: World, **start: Any) -> AsyncIterator[tuple[Feed, asyncio.Task[None]]]:
-    feed = Feed(lambda: world.snapshot)
+async def running(
+    world: World, silence_seconds: float = 60.0, **start: Any
+) -> AsyncIterator[tuple[Feed, asyncio.Task[None]]]:
+    feed = Feed(lambda: world.snapshot, silence_seconds=silence_seconds)
     task = asyncio.create_task(feed.run(Start("127.0.0.1", 0, 0.5, **start)))
     try:
         await until(lambda: feed.port or task.done())
@@ -158,6 +160,15 @@ async def test_its_end_is_an_error_of_the_plugin() -> None:
         os.kill(child, signal.SIGKILL)
         with pytest.raises(ExtenderEndedError, match="-9"):
             await task
+
+
+async def test_one_that_is_stuck_is_ended_and_an_error_of_the_plugin() -> None:
+    async with running(World(RULES), silence_seconds=3.0) as (_, task):
+        (child,) = children()
+        os.kill(child, signal.SIGSTOP)
+        with pytest.raises(ExtenderEndedError, match="stuck: code -9"):
+            await task
+    assert child not in children()
 
 
 async def test_it_ends_with_the_plugin_and_leaves_its_port() -> None:
