@@ -40,6 +40,14 @@ def plan(gang: Gang, snapshot: Snapshot, spares: int, now: float) -> Placement |
     return Placement(nodes, kept, rejected, tuple(_unmet(gang.ask, snapshot, nodes.values())))
 
 
+def places(gang: Gang, snapshot: Snapshot, now: float) -> Nodes | None:
+    """Return the nodes that ``plan`` would give, or None, without spares and reasons: for whoever asks "what if"."""
+    if _unknown(gang.ask, snapshot) or _contradiction(gang, snapshot):
+        return None
+    room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now)
+    return _place(Search(room, snapshot), gang, _bounds(gang.ask, snapshot))
+
+
 def _unknown(ask: TopologyAsk, snapshot: Snapshot) -> str:
     """Return what is wrong with the levels that the gang requires, empty where nothing is."""
     required = (ask.required_level, ask.segment_level if ask.segment_required else "")

@@ -5,7 +5,7 @@ run is not known here, so the reservation names nodes instead of a time: what it
 and all else is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from outrider.api.gangplacement import Reservation
 from outrider.api.times import parse_rfc3339
@@ -16,8 +16,7 @@ from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.reservations import reservations, reserved
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.cluster.whatif import LONE, tenants, vacated, without_holds
-from scheduler_plugin.placing.gang import Placement
-from scheduler_plugin.placing.plan import plan
+from scheduler_plugin.placing.plan import places
 from scheduler_plugin.placing.room import eligible
 from scheduler_plugin.planner.case import Case
 from scheduler_plugin.planner.fitting import ahead_of, behind_of, holders
@@ -33,8 +32,8 @@ def reserve(case: Case, members: Sequence[Member]) -> list[Reservation]:
         return []
     if _still_good(case, members):
         return case.status.reservations
-    placement = _once_free(case, members)
-    return [] if placement is None else reservations(members, placement.nodes)
+    nodes = _once_free(case, members)
+    return [] if nodes is None else reservations(members, nodes)
 
 
 def _allowed(case: Case, members: Sequence[Member]) -> bool:
@@ -86,15 +85,14 @@ def _large_enough(view: NodeView, amounts: dict[str, int], case: Case) -> bool:
     )
 
 
-def _once_free(case: Case, members: Sequence[Member]) -> Placement | None:
+def _once_free(case: Case, members: Sequence[Member]) -> Mapping[str, str] | None:
     """Return the nodes that the gang gets once those that run have left: as few of them as it takes."""
     base = without_holds(case.snapshot, behind_of(case) | {case.gang.job.uid})
     leaving = _by_age(case, base)
     asked = case.gang_of(members)
 
-    def once(count: int) -> Placement | None:
-        result = plan(asked, vacated(base, leaving[:count]), 0, case.now)
-        return result if isinstance(result, Placement) else None
+    def once(count: int) -> Mapping[str, str] | None:
+        return places(asked, vacated(base, leaving[:count]), case.now)
 
     found, low, high = once(len(leaving)), 0, len(leaving)
     while found is not None and low < high:

@@ -14,7 +14,7 @@ from scheduler_plugin.cluster.turns import recorded
 from scheduler_plugin.cluster.whatif import occupied, without_holds
 from scheduler_plugin.placing.explain import name_of
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
-from scheduler_plugin.placing.plan import plan
+from scheduler_plugin.placing.plan import places, plan
 from scheduler_plugin.placing.replacing import replace
 from scheduler_plugin.planner.case import Case
 
@@ -85,7 +85,7 @@ def first_in_line(case: Case, members: Sequence[Member]) -> tuple[str, ...]:
     if not ahead:
         return ()
     alone = without_holds(case.snapshot, ahead | behind_of(case))
-    if isinstance(plan(case.gang_of(members), alone, 0, case.now), Refusal):
+    if places(case.gang_of(members), alone, case.now) is None:
         return ()
     return tuple(sorted(name_of(case.snapshot.plans[uid].placement) for uid in ahead))[:ENDS_MAX]
 

@@ -16,8 +16,7 @@ from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.cluster.whatif import without_gangs, without_holds
 from scheduler_plugin.placing.explain import name_of
-from scheduler_plugin.placing.gang import Placement
-from scheduler_plugin.placing.plan import plan
+from scheduler_plugin.placing.plan import places
 from scheduler_plugin.planner.case import Case
 from scheduler_plugin.planner.fitting import behind_of
 
@@ -51,9 +50,8 @@ def choose(case: Case, members: Sequence[Member], losses: Losses) -> Choice | No
     candidates = _candidates(case, losses)[:_MOST_VICTIMS]
     asked = case.gang_of(members)
 
-    def once(victims: Sequence[Victim]) -> Placement | None:
-        result = plan(asked, without_gangs(base, [one.job_uid for one in victims]), 0, case.now)
-        return result if isinstance(result, Placement) else None
+    def once(victims: Sequence[Victim]) -> Mapping[str, str] | None:
+        return places(asked, without_gangs(base, [one.job_uid for one in victims]), case.now)
 
     if once(candidates) is None:
         return None
@@ -66,8 +64,8 @@ def choose(case: Case, members: Sequence[Member], losses: Losses) -> Choice | No
         fewer = [other for other in chosen if other is not one]
         if fewer and once(fewer):
             chosen = fewer
-    placement = once(chosen)
-    return Choice(tuple(chosen), placement.nodes) if placement else None
+    nodes = once(chosen)
+    return Choice(tuple(chosen), nodes) if nodes else None
 
 
 def losses_of(nodes: Sequence[GPUNode]) -> dict[str, float]:

@@ -34,7 +34,7 @@ def planned(
     return GangPlacementStatus(
         state=PlacementState.PLANNED,
         revision=case.status.revision + 1,
-        message=_planned_words(case, ranks, result.spares, domain, held),
+        message="; ".join((_planned_words(case, ranks, result.spares, domain, held), *result.notes))[:MESSAGE_MAX],
         domain=label(domain),
         ranks=sorted(ranks, key=lambda rank: rank.rank),
         spares=list(result.spares),
