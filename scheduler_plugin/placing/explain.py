@@ -7,21 +7,20 @@ from typing import Final
 import msgspec
 
 from outrider.api.gangplacement import GangPlacement, RejectedAlternative
-from outrider.api.why import CAUSES_MAX, ENDS_MAX, STATES_MAX, BestDomain, NodeState, StateCount, WaitReason, Why
+from outrider.api.why import CAUSES_MAX, STATES_MAX, BestDomain, NodeState, StateCount, WaitReason, Why
 from outrider.topology.domains import Path, order
 from scheduler_plugin.cluster.members import Member
-from scheduler_plugin.cluster.nodes import Amounts, NodeView
+from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.checks import Checks
 from scheduler_plugin.placing.constraints import selects
+from scheduler_plugin.placing.departures import Departures, Inner
 from scheduler_plugin.placing.domains import label
 from scheduler_plugin.placing.gang import Gang, Refusal
-from scheduler_plugin.placing.obstacles import Spot, slots, spot
+from scheduler_plugin.placing.obstacles import Spot, Spotter, slots
 from scheduler_plugin.placing.wording import sentence
 
 _LONGEST_CAUSE: Final = 128  # characters
-_Inner = tuple[Path, Path]  # a domain of the required level, and one of the segments' below it
-_MOST_DOMAINS: Final = 16  # tried for a set of gangs that would have to end together
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -89,11 +88,12 @@ class _Case:
         self._one, self.need = kind[0], len(kind)
         self._pods = len(gang.members)
         inside = (view for view in snapshot.nodes.values() if view.place.path[: len(scope.within)] == scope.within)
-        views = [view for view in inside if view.gpus > 0 or not self._one.gpus]
+        needs_gpu = self._one.gpus > 0
+        views = [view for view in inside if view.gpus > 0 or not needs_gpu]
         checks = Checks(snapshot, gang.members, gang.job_uid)
-        self._spots = [spot(view, self._one, gang.job_uid, gang.excluded, now, checks) for view in views]
-        self._inner = self._inside({one.view.name: one.slots for one in self._spots})
-        self._rooms = self._whole(self._inner)
+        look = Spotter(self._one, gang.job_uid, gang.excluded, now, checks)
+        self._spots = [look(view) for view in views]
+        self._rooms = self._whole(self._inside((one.view, one.slots) for one in self._spots))
         self.room = max(self._rooms.values(), default=0)
 
     def why(self) -> Why:
@@ -121,7 +121,7 @@ class _Case:
         return self.need == self._pods
 
     def _reason(self) -> WaitReason:
-        empty = self._whole(self._inside({one.view.name: self._at_best(one.view) for one in self._spots}))
+        empty = self._whole(self._inside((one.view, self._at_best(one.view)) for one in self._spots))
         if max(empty.values(), default=0) < self.need:
             return WaitReason.NEVER_FITS
         if self._scope.depth and sum(one.slots for one in self._spots) >= self.need:
@@ -134,17 +134,19 @@ class _Case:
         allowed = selects(one.node_selector, one.affinity, view.name, view.labels)
         return slots(one, view.allocatable) if allowed else 0
 
-    def _inside(self, counts: Mapping[str, int]) -> "Counter[_Inner]":
+    def _inner_of(self, view: NodeView) -> Inner:
+        """Return the domain of the required level that the node is in, and within it that of a segment."""
+        outer = view.place.domain(self._scope.depth)
+        return outer, view.place.domain(self._scope.segment_depth) if self._scope.segment_depth else outer
+
+    def _inside(self, counts: Iterable[tuple[NodeView, int]]) -> "Counter[Inner]":
         """Return the pods that fit under each domain in which they belong together: a segment's, else the gang's."""
-        nodes, scope = self._snapshot.nodes, self._scope
-        inner: Counter[_Inner] = Counter()
-        for name, count in counts.items():
-            place = nodes[name].place
-            outer = place.domain(scope.depth)
-            inner[outer, place.domain(scope.segment_depth) if scope.segment_depth else outer] += count
+        inner: Counter[Inner] = Counter()
+        for view, count in counts:
+            inner[self._inner_of(view)] += count
         return inner
 
-    def _whole(self, inner: "Mapping[_Inner, int]") -> "Counter[Path]":
+    def _whole(self, inner: "Mapping[Inner, int]") -> "Counter[Path]":
         """Return the pods that fit under each domain of the required level, whole segments only."""
         rooms: Counter[Path] = Counter()
         for (outer, _), count in inner.items():
@@ -167,64 +169,11 @@ class _Case:
         return view.place.domain(self._scope.depth)
 
     def _ends(self) -> tuple[list[str], bool]:
-        """Return gangs whose end makes it fit: any one of them, else some that must end together."""
-        holders = self._holders()
-        enough = [uid for uid in holders if any(room >= self.need for room in self._without(holders, [uid]).values())]
-        if enough:
-            return self._names(sorted(enough, key=self._age)), False
-        return self._names(self._together(holders)), True
-
-    def _together(self, holders: Mapping[str, Mapping[str, Amounts]]) -> list[str]:
-        """Return the fewest gangs found whose end makes room together, none where that is not enough."""
-        found: list[list[str]] = []
-        for path, _ in self._rooms.most_common(_MOST_DOMAINS):
-            here = {uid: self._without(holders, [uid]).get(path, 0) for uid in holders}
-            chosen: list[str] = []
-            for uid in sorted(filter(here.get, here), key=lambda uid: (-here[uid], self._age(uid))):
-                chosen.append(uid)
-                if self._without(holders, chosen).get(path, 0) >= self.need:
-                    found.append(chosen)
-                    break
-        return min(found, key=len, default=[])
-
-    def _without(self, holders: Mapping[str, Mapping[str, Amounts]], uids: Sequence[str]) -> dict[Path, int]:
-        """Return the pods that fit under each domain once these gangs are gone, where that makes a difference."""
-        freed: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for uid in uids:
-            for name, amounts in holders[uid].items():
-                freed[name].update(amounts)
-        views, unit = self._snapshot.nodes, self._unit
-        rooms: dict[Path, int] = {}
-        gains = self._inside({name: self._gained(views[name], amounts) for name, amounts in freed.items()})
-        for inner, gain in gains.items():
-            outer, before = inner[0], self._inner[inner]
-            more = (before + gain) // unit * unit - before // unit * unit
-            rooms[outer] = rooms.get(outer, self._rooms[outer]) + more
-        return rooms
-
-    def _gained(self, view: NodeView, freed: Mapping[str, int]) -> int:
-        room = Counter(view.room(self._gang.job_uid))
-        now = slots(self._one, room)
-        room.update(freed)
-        return slots(self._one, room) - now
-
-    def _holders(self) -> dict[str, dict[str, Amounts]]:
-        """Return what each other gang holds on nodes where only other pods are in the way, by job UID and node."""
-        full = {one.view.name: one.view for one in self._spots if one.only_full}
-        held: defaultdict[str, dict[str, Amounts]] = defaultdict(dict)
-        plans = self._snapshot.plans
-        for name, view in full.items():
-            for uid in {*view.uses, *view.holds} - {self._gang.job_uid}:
-                if uid in plans and plans[uid].planned:
-                    held[uid][name] = Counter(view.uses.get(uid, {})) + Counter(view.holds.get(uid, {}))
-        return dict(held)
-
-    def _age(self, uid: str) -> tuple[str, str]:
-        meta = self._snapshot.plans[uid].placement.metadata
-        return meta.creation_timestamp or "", uid
-
-    def _names(self, uids: Iterable[str]) -> list[str]:
-        return [name_of(self._snapshot.plans[uid].placement) for uid in uids][:ENDS_MAX]
+        """Return the gangs whose end makes room first, and whether all of them must end."""
+        plans, gang = self._snapshot.plans, self._gang
+        departures = Departures(self._one, gang.job_uid, self._snapshot, self._spots, self._inner_of, self._unit)
+        uids, together = departures.first(self.need)
+        return [name_of(plans[uid].placement) for uid in uids], together
 
 
 def _counted(spots: Iterable[Spot]) -> list[StateCount]:

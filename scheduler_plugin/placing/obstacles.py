@@ -37,53 +37,68 @@ class Spot(msgspec.Struct, frozen=True):
         return self.state in _PASSING
 
 
-def spot(
-    view: NodeView, one: Member, job_uid: str, excluded: frozenset[str], now: float, checks: Checks | None = None
-) -> Spot:
-    """Return how the node stands for the member at ``now`` (seconds since 1970)."""
-    state, cause = _fixed(view, one, excluded, now) or _checked(view, one, checks) or _usage(view, one, job_uid)
-    most = 1 if checks is not None and checks.peers.alone(one) else _NO_BOUND
-    return Spot(view, state, cause, min(slots(one, view.room(job_uid)), most) if state is NodeState.FREE else 0)
+class Spotter:
+    """Tells of any node how it stands for one kind of member at ``now`` (seconds since 1970)."""
+
+    def __init__(
+        self, one: Member, job_uid: str, excluded: frozenset[str], now: float, checks: Checks | None = None
+    ) -> None:
+        self._one, self._gpus, self._job_uid = one, one.gpus, job_uid
+        self._excluded, self._now, self._checks = excluded, now, checks
+        self._most = 1 if checks is not None and checks.peers.alone(one) else _NO_BOUND
+
+    def __call__(self, view: NodeView) -> Spot:
+        """Return how the node stands."""
+        state, cause = self._fixed(view) or self._checked(view) or self._usage(view)
+        room = min(slots(self._one, view.room(self._job_uid)), self._most) if state is NodeState.FREE else 0
+        return Spot(view, state, cause, room)
+
+    def _fixed(self, view: NodeView) -> tuple[NodeState, str] | None:
+        """Return what keeps the pod away however empty the node is."""
+        one = self._one
+        refusal = view.refusal(self._now) if self._gpus else ""
+        if refusal:
+            known = _REFUSED.get(refusal)
+            cause = "" if known is NodeState.REJECTING else view.judgement.cause
+            return (known, cause) if known else (NodeState.OTHER, refusal)
+        taint = untolerated(view.taints, one.tolerations)
+        if taint is not None:
+            return NodeState.TAINTED, taint.key
+        if untolerated((), one.tolerations, cordoned=view.cordoned):
+            return NodeState.CORDONED, ""
+        if not selects(one.node_selector, one.affinity, view.name, view.labels):
+            return NodeState.NOT_SELECTED, ""
+        return (NodeState.TRIED, "") if view.name in self._excluded else None
+
+    def _checked(self, view: NodeView) -> tuple[NodeState, str] | None:
+        """Return what keeps the pod away beyond the node itself."""
+        words = self._checks.against(view, self._one) if self._checks is not None else ""
+        if not words:
+            return None
+        suspect = words.startswith(reasons.NODE_SUSPECT)
+        return (NodeState.SUSPECT, view.suspect) if suspect else (NodeState.OTHER, words)
+
+    def _usage(self, view: NodeView) -> tuple[NodeState, str]:
+        one = self._one
+        if self._gpus > view.gpus:
+            return NodeState.SMALLER, ""
+        if self._gpus > view.free_gpus:
+            return NodeState.IN_USE, ""
+        if fits(one, view.room(self._job_uid)):
+            return NodeState.FREE, ""
+        if fits(one, view.free):
+            return NodeState.RESERVED, ""
+        lacking = next(name for name, amount in one.requests.items() if view.free.get(name, 0) < amount)
+        return NodeState.SHORT, "room for pods" if lacking == PODS else lacking
 
 
 def slots(one: Member, room: Mapping[str, int]) -> int:
     """Return how many such pods the room takes."""
-    return min((max(room.get(name, 0), 0) // amount for name, amount in one.requests.items() if amount > 0), default=0)
-
-
-def _fixed(view: NodeView, one: Member, excluded: frozenset[str], now: float) -> tuple[NodeState, str] | None:
-    """Return what keeps the pod away however empty the node is."""
-    refusal = view.refusal(now) if one.gpus else ""
-    if refusal:
-        known = _REFUSED.get(refusal)
-        cause = "" if known is NodeState.REJECTING else view.judgement.cause
-        return (known, cause) if known else (NodeState.OTHER, refusal)
-    taint = untolerated(view.taints, one.tolerations)
-    if taint is not None:
-        return NodeState.TAINTED, taint.key
-    if untolerated((), one.tolerations, cordoned=view.cordoned):
-        return NodeState.CORDONED, ""
-    if not selects(one.node_selector, one.affinity, view.name, view.labels):
-        return NodeState.NOT_SELECTED, ""
-    return (NodeState.TRIED, "") if view.name in excluded else None
-
-
-def _checked(view: NodeView, one: Member, checks: Checks | None) -> tuple[NodeState, str] | None:
-    """Return what keeps the pod away beyond the node itself."""
-    words = checks.against(view, one) if checks is not None else ""
-    if not words:
-        return None
-    return (NodeState.SUSPECT, view.suspect) if words.startswith(reasons.NODE_SUSPECT) else (NodeState.OTHER, words)
-
-
-def _usage(view: NodeView, one: Member, job_uid: str) -> tuple[NodeState, str]:
-    if one.gpus > view.gpus:
-        return NodeState.SMALLER, ""
-    if one.gpus > view.free_gpus:
-        return NodeState.IN_USE, ""
-    if fits(one, view.room(job_uid)):
-        return NodeState.FREE, ""
-    if fits(one, view.free):
-        return NodeState.RESERVED, ""
-    lacking = next(name for name, amount in one.requests.items() if view.free.get(name, 0) < amount)
-    return NodeState.SHORT, "room for pods" if lacking == PODS else lacking
+    most = _NO_BOUND
+    for name, amount in one.requests.items():
+        if amount > 0:
+            fit = room.get(name, 0) // amount
+            if fit <= 0:
+                return 0
+            most = min(most, fit)
+    return most if most != _NO_BOUND else 0
