@@ -10,6 +10,7 @@ from outrider.api.gpunode import GPUNode, GPUNodeStatus, Health
 from outrider.api.meta import ObjectMeta
 from outrider.kube import errors
 from outrider.kube.client import Client, PatchType, Selector
+from outrider.kube.eviction import evict
 from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES, NODES, PODS, PYTORCHJOBS
 from outrider.kube.transport import connect
 from testbed.state import State
@@ -115,6 +116,18 @@ async def test_an_eviction_takes_only_the_pod_of_that_uid(client: Client, namesp
             assert (await client.create(PODS, body, namespace, "eviction", "p")).metadata.name == "p"
     with pytest.raises(errors.NotFound):
         await client.get(PODS, "p", namespace)
+
+
+async def test_an_evicted_pod_is_marked_as_disrupted_so_that_its_job_need_not_count_it(
+    client: Client, namespace: str
+) -> None:
+    spec = {"nodeName": "none", "terminationGracePeriodSeconds": 30}
+    made = await client.create(PODS, pod("p", **spec), namespace)
+    await evict(client, namespace, "p", made.metadata.uid, "none")
+    leaving = await client.get(PODS, "p", namespace)
+    assert leaving.metadata.deletion_timestamp is not None
+    assert [one.status for one in leaving.status.conditions if one.type == "DisruptionTarget"] == ["True"]
+    assert leaving.status.phase != "Failed"
 
 
 async def test_deleting_by_uid_spares_a_namesake(client: Client, namespace: str) -> None:
