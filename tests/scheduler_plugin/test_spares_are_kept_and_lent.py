@@ -154,6 +154,13 @@ def test_a_gang_whose_policy_keeps_its_spares_has_them_for_itself() -> None:
     assert nodes_of(replace(mine, ["l0-n0"], wishes, with_spare(), NOW)) == {"l0-n1"}
 
 
+def test_a_spare_of_a_gang_is_none_of_its_domain() -> None:
+    kept = keeping("first", "l0-n0", "l0-n3")
+    running = make_pod("first-0", job="first", rank=0, node="l0-n0", phase="Running")
+    snapshot = make_snapshot(*leaf(0, 4), running, kept, rules=rules(ONE_PER_LEAF))
+    assert {name: one.gang for name, one in snapshot.kept.items()} == {"l0-n3": "job-first", "l0-n2": ""}
+
+
 def test_pods_of_lower_priority_than_the_gang_borrow_its_spares() -> None:
     snapshot = with_spare(priority=100)
     assert decide(single("usual", 0), ["l0-n1"], snapshot, NOW).allowed == ["l0-n1"]
