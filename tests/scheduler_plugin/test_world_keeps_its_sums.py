@@ -140,6 +140,51 @@ def test_only_what_changed_is_told() -> None:
     assert [(old and old.free_gpus, new and new.free_gpus) for old, new in told] == [(8000, 0)]
 
 
+def test_what_was_published_never_changes_and_what_was_not_is_changed_where_it_lies() -> None:
+    world = make_world(make_node("n0"), make_node("n1"))
+    kept = world.publish()
+    world.on_pod(None, make_pod("busy", node="n0"))
+    world.refresh()
+    assert (kept.nodes["n0"].free_gpus, world.snapshot.nodes["n0"].free_gpus) == (8000, 0)
+    assert not any(kept.leaf_gpus.values())
+    live = world.snapshot.nodes
+    world.on_pod(None, make_pod("busy-too", node="n1"))
+    world.refresh()
+    assert world.snapshot.nodes is live, "nobody keeps it, so nothing is copied"
+
+
+def test_health_that_is_seen_again_is_no_news_to_planners_but_after_a_silence_it_is() -> None:
+    told: list[Change] = []
+    world = World(RULES, on_nodes=told.extend)
+    world.on_node(None, make_node("n0"))
+    seen = make_gpunode("n0", age_seconds=30.0)
+    world.on_gpunode(None, seen)
+    world.refresh()
+    told.clear()
+    again = make_gpunode("n0", age_seconds=20.0)
+    world.on_gpunode(seen, again)
+    world.refresh()
+    assert not told
+    assert world.snapshot.nodes["n0"].usable_until == NOW - 20.0 + RULES.stale_seconds
+    world.on_gpunode(again, make_gpunode("n0", age_seconds=-RULES.stale_seconds))
+    world.refresh()
+    assert len(told) == 1
+
+
+def test_every_view_that_was_made_anew_is_told_by_name() -> None:
+    told: list[set[str]] = []
+    world = World(RULES, on_views=lambda names: told.append(set(names)))
+    world.on_node(None, make_node("n0"))
+    world.on_node(None, make_node("n1"))
+    world.refresh()
+    world.on_gpunode(None, make_gpunode("n1"))
+    world.refresh()
+    world.refresh()
+    world.on_placement(None, make_placement("train", {}))
+    world.refresh()
+    assert told == [{"n0", "n1"}, {"n1"}, set()]
+
+
 def test_a_publish_is_asked_for_once_until_it_is_done() -> None:
     asked: list[int] = []
     world = World(RULES, wake=lambda: asked.append(1))
