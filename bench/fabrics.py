@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from outrider.api.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements
+from outrider.api.gpunode import GPUNode, GPUNodeStatus, Health
 from outrider.api.meta import ObjectMeta
+from outrider.api.times import rfc3339
 from outrider.topology import levels_from
 from outrider.workloads import GPU
 from scheduler_plugin.cluster.members import Member, member
@@ -22,11 +24,16 @@ _LEAVES: Final = (1, 1, 2, 2, 2, 3, 3, 3, 5, 5, 6, 6, 6, 8, 11)
 _GPUS: Final = 8
 
 
-def regular(nodes: int, *, leaf: int = 16, block: int = 512) -> Snapshot:
-    """Return a free cluster of equal leaves and blocks."""
+def regular(nodes: int, *, busy: float = 0.0) -> Snapshot:
+    """Return a cluster of leaves of 16 and blocks of 512, with that share of its nodes partly or wholly in use."""
+    draw = random.Random(nodes)
     world = World(_RULES)
     for number in range(nodes):
-        world.on_node(None, _node(f"n{number}", f"l{number // leaf}", f"b{number // block}"))
+        world.on_node(None, _node(f"n{number}", f"l{number // 16}", f"b{number // 512}"))
+        score = draw.choice((100, 95, 85, 70, 40)) if busy else 100
+        world.on_gpunode(None, _health(f"n{number}", score))
+        if draw.random() < busy:
+            world.on_pod(None, _running(f"n{number}", draw.randint(1, _GPUS)))
     return world.publish()
 
 
@@ -59,6 +66,11 @@ def _node(name: str, leaf: str, block: str) -> Node:
     labels = {f"{_LABEL}/leaf": leaf, f"{_LABEL}/spine": block, "kubernetes.io/hostname": name}
     allocatable = {GPU: str(_GPUS), "cpu": "128", "memory": "1Ti", "pods": "110"}
     return Node(metadata=ObjectMeta(name=name, uid=name, labels=labels), status=NodeStatus(allocatable=allocatable))
+
+
+def _health(name: str, score: int) -> GPUNode:
+    status = GPUNodeStatus(health=Health.HEALTHY, score=score, observed_at=rfc3339(NOW - 1))
+    return GPUNode(metadata=ObjectMeta(name=name, uid=f"health-{name}"), status=status)
 
 
 def _running(node: str, gpus: int) -> Pod:
