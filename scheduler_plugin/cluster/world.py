@@ -267,6 +267,10 @@ class World:
         owners = {uid, *(owner.uid for owner in placement.metadata.owner_references)}
         return uid not in self._gangs and not owners & self._owner_uids
 
+    def free_gpus(self) -> int:
+        """Return the GPUs in use by no pod, in thousandths, whether held or not."""
+        return sum(max(view.free_gpus, 0) for view in self._views.values())
+
     def forsaken(self) -> list[GangPlacement]:
         """Return the placements that still keep room for a gang which has no pods any more: a suspended job's."""
         plans = self._plans.items()

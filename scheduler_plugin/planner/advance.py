@@ -46,7 +46,8 @@ class Advance(msgspec.Struct, frozen=True):
     ``release`` has for each gated pod the nodes it may use, planned one first; ``wake`` the pods without a gate that
     kube-scheduler may have put aside; ``moved`` the ranks that got a new place beside a gang that runs; ``displace``
     the gangs to evict whole. ``asks_losses`` says that ``losses`` would tell whether some should be.
-    ``again_seconds`` asks for another look.
+    ``needs`` are the GPUs (thousandths) without which a waiting gang fits nowhere. ``again_seconds`` asks for another
+    look.
     """
 
     outcome: str
@@ -60,6 +61,7 @@ class Advance(msgspec.Struct, frozen=True):
     message: str = ""
     moved: tuple[RankAssignment, ...] = ()
     asks_losses: bool = False
+    needs: int = 0
     again_seconds: float | None = None
 
 
@@ -167,9 +169,12 @@ def _held_back(case: Case, members: Sequence[Member], refused: Refusal, losses: 
     told = "; ".join((message, *_held_words(case, held, victims)))
     said = statuses.waiting(case, told, why=why, rejected=refused.rejected, held=held, preempting=victims)
     waiting = _waiting(case, case.unbound, said, message)
-    asks = displacing and losses is None
     return msgspec.structs.replace(
-        waiting, displace=victims, asks_losses=asks, again_seconds=_RECHECK_SECONDS if victims else None
+        waiting,
+        displace=victims,
+        asks_losses=displacing and losses is None,
+        needs=sum(one.gpus for one in needed),
+        again_seconds=_RECHECK_SECONDS if victims else None,
     )
 
 

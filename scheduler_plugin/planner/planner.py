@@ -75,6 +75,7 @@ class Planner:
         self._planning = asyncio.Lock()
         self._room = asyncio.Event()
         self._took: dict[str, float] = {}  # seconds of the last look at each gang
+        self._needs: dict[str, int] = {}
         self._losses: tuple[float, Mapping[str, float]] = (float("-inf"), {})
 
     def on_gang(self, job_uid: str) -> None:
@@ -96,6 +97,7 @@ class Planner:
         """Plan until cancelled."""
         self._queue = WorkQueue(order=self._turn)
         self._teller.forget()
+        self._needs.clear()
         try:
             await self._catch_up()
             async with asyncio.TaskGroup() as group:
@@ -169,7 +171,10 @@ class Planner:
             await self._room.wait()
             await asyncio.sleep(_GATHER_SECONDS)
             self._room.clear()
-            self._add_unsettled()
+            free = self._world.free_gpus()
+            for job_uid in self._world.unsettled(self._clock()):
+                if self._needs.get(job_uid, 0) <= free:  # a large gang needs no look at each GPU that becomes free
+                    self.on_gang(job_uid)
 
     def _add_unsettled(self) -> None:
         now = self._clock()
@@ -213,6 +218,7 @@ class Planner:
             if gang is None:
                 return None
             step = await self._decide(gang)
+            self._needs[job_uid] = step.needs
             wanted = None if step.status is None else deliver.placement_with(gang, step.size, step.status)
             if wanted is not None:
                 self._world.claim(wanted)  # the next gang's plan must not use these nodes
