@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import sys
 from collections.abc import Collection, Iterator
 from typing import Final
@@ -28,6 +29,8 @@ _LOG: Final = logging.getLogger(__name__)
 _PUBLISH_SECONDS: Final = 0.02  # changes that come together become one snapshot; plans are published at once
 # A plan is made in a thread of its own: how long it may keep the interpreter from this one (CPython takes 5 ms).
 _TURN_SECONDS: Final = 0.0005
+_NICE: Final = 5  # of this process beside the extender's; it counts only between processes of one container
+_LOOK_SECONDS: Final = 0.1
 
 
 class Plugin:
@@ -124,3 +127,11 @@ async def run(config: Config) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(serve_probes(config.probe_port, plugin.readiness))
             group.create_task(plugin.run())
+            group.create_task(_give_way(plugin))
+
+
+async def _give_way(plugin: Plugin) -> None:
+    """Let the extender's process go first where both want the same core: kube-scheduler waits for it, pod by pod."""
+    while not plugin.port:  # noqa: ASYNC110 - it happens in another process
+        await asyncio.sleep(_LOOK_SECONDS)
+    os.setpriority(os.PRIO_PROCESS, 0, max(_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
