@@ -33,6 +33,7 @@ from webhook.view import ContainerView, PodView
 _MIRROR: Final = "kubernetes.io/config.mirror"  # static pods' copies; their spec can't change
 _DEFAULT_SCHEDULERS: Final = ("", "default-scheduler")
 _COMMAND: Final = ["python3", "-m", "inpod.install", INPOD_DIR]
+_GROUP_ENVIRONMENT: Final = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
 _USER: Final = 65532  # any user but root; the pod's own choice comes first
 # Equal requests and limits keep a Guaranteed pod Guaranteed. The pod's request is the larger of ours and the sum of
 # its containers', so a GPU pod pays nothing. Copying nine small files takes about 60 ms of CPU.
@@ -190,7 +191,8 @@ class _Change:
         spec = self._view.spec
         if not any(container.name == INPOD_INIT_CONTAINER for container in spec.init_containers or []):
             pod_user = spec.security_context.run_as_user if spec.security_context else None
-            self._draft.append(("spec", "initContainers"), _init_container(self._context.image, pod_user))
+            env = _group_environment(spec.containers)
+            self._draft.append(("spec", "initContainers"), _init_container(self._context.image, pod_user) | env)
 
     def _training_containers(self) -> Iterator[tuple[int, ContainerView]]:
         """Sidecars (proxies, log shippers) hold no GPU and stay as they are."""
@@ -210,6 +212,16 @@ class _Change:
         for position, value in changes.replaced.items():
             self._draft.put((*path, position, "value"), value)
         self._warnings.extend(changes.warnings)
+
+
+def _group_environment(containers: Sequence[ContainerView]) -> dict[str, Any]:
+    """Return what LeaderWorkerSet's webhook puts into every container, where it has been here before us.
+
+    It also acts on updates (lws pkg/webhooks/pod_webhook.go), and would add it to a container without it: the API server
+    then refuses the update, which would be the one that lifts our gate.
+    """
+    entries = [e for c in containers[:1] for e in c.env or [] if e.name in _GROUP_ENVIRONMENT and e.value is not None]
+    return {"env": [{"name": entry.name, "value": entry.value} for entry in entries]} if entries else {}
 
 
 def _init_container(image: str, pod_user: int | None) -> dict[str, Any]:

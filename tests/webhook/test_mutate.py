@@ -68,6 +68,13 @@ def test_init_container_takes_the_pods_own_user_unless_that_is_root() -> None:
     assert user(0) == 65532
 
 
+def test_init_container_has_the_environment_that_leaderworkerset_gives_to_every_container() -> None:
+    theirs = [{"name": name, "value": "x"} for name in ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")]
+    after = changed(pod(container(env=[*theirs, {"name": "MINE", "value": "y"}])))
+    assert after["spec"]["initContainers"][0]["env"] == theirs, "else their webhook makes the lifting of our gate fail"
+    assert "env" not in changed(pod())["spec"]["initContainers"][0]
+
+
 def test_users_python_path_stays_at_the_end() -> None:
     after = changed(CORPUS["pytorchjob with duplicate env"])
     values = [e["value"] for e in after["spec"]["containers"][0]["env"] if e["name"] == "PYTHONPATH"]
