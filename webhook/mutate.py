@@ -217,8 +217,8 @@ class _Change:
 def _group_environment(containers: Sequence[ContainerView]) -> dict[str, Any]:
     """Return what LeaderWorkerSet's webhook puts into every container, where it has been here before us.
 
-    It also acts on updates (lws pkg/webhooks/pod_webhook.go), and would add it to a container without it: the API server
-    then refuses the update, which would be the one that lifts our gate.
+    It also acts on updates (lws pkg/webhooks/pod_webhook.go) and would add it to a container without it. The API server
+    then refuses the update: the one that lifts our gate.
     """
     entries = [e for c in containers[:1] for e in c.env or [] if e.name in _GROUP_ENVIRONMENT and e.value is not None]
     return {"env": [{"name": entry.name, "value": entry.value} for entry in entries]} if entries else {}
