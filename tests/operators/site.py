@@ -55,12 +55,17 @@ class Site:
         """The placements once there are so many and each is Placed, at least one in a later revision than that."""
 
         def all_placed() -> list[Object] | None:
-            items = self.api.get(f"{_OURS}/namespaces/{self.namespace}/gangplacements")["items"]
+            items = self.any_placements()
             placed = [one for one in items if one.get("status", {}).get("state") == "Placed"]
             newest = max((one["status"]["revision"] for one in placed), default=0)
             return items if len(placed) == len(items) == gangs and newest > revision else None
 
         return self.eventually(all_placed, f"{gangs} placements that are Placed")
+
+    def any_placements(self) -> list[Object]:
+        """Every placement, whatever its state."""
+        items: list[Object] = self.api.get(f"{_OURS}/namespaces/{self.namespace}/gangplacements")["items"]
+        return items
 
     def fail(self, node: str) -> None:
         """Say what the agent of a node with a dead GPU says."""
@@ -104,7 +109,7 @@ class Site:
     def told(self) -> str:
         """Pods and placements in words."""
         lines = [_words(pod) for pod in self.pods()]
-        for one in self.api.get(f"{_OURS}/namespaces/{self.namespace}/gangplacements")["items"]:
+        for one in self.any_placements():
             status = one.get("status", {})
             words = f"{one['metadata']['name']}: size {one['spec']['size']}, {status.get('state')}"
             lines.append(f"{words}, {status.get('message')}, ranks {status.get('ranks')}")
