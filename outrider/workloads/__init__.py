@@ -3,6 +3,7 @@
 from outrider.workloads.asks import topology_ask
 from outrider.workloads.gangs import (
     OwnerKey,
+    doubts,
     gang_of,
     job_uid_of,
     key_of_owner,
@@ -34,6 +35,7 @@ __all__ = [
     "Seat",
     "Size",
     "awaited",
+    "doubts",
     "gang_of",
     "gated",
     "gpus_in",

@@ -10,6 +10,7 @@ import msgspec
 from outrider.api.core import Owner, Pod
 from outrider.api.names import JOB_UID_LABEL
 from outrider.api.podgroups import PodGroup
+from outrider.workloads.asks import topology_ask
 from outrider.workloads.kinds import annotated, controller_of, family_of, family_of_owner, owner_type
 from outrider.workloads.kinds.family import Family, Place, Said
 from outrider.workloads.kinds.roles import Role, rank_in, role_named, seats
@@ -30,6 +31,14 @@ def may_be_gated(pod: Pod) -> bool:
     """Return whether the pod is certainly one of a gang whose size can be known, so that it may wait for its plan."""
     known = family_of(pod)
     return known is not None and (known[0].gated(pod) or annotated.sized(pod))
+
+
+def doubts(pod: Pod) -> list[str]:
+    """Return in plain words what of a pod's gang and topology annotations makes no sense, for whoever creates it."""
+    known = family_of(pod)
+    wrong = _said(pod).wrong if known and not may_be_gated(pod) else ""
+    _, problem = topology_ask([pod])
+    return [text for text in (f"{wrong}: it is placed as a single pod" if wrong else "", problem) if text]
 
 
 def owner_key(gang: GangRef, namespace: str) -> OwnerKey | None:

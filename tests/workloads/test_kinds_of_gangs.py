@@ -48,6 +48,7 @@ from outrider.workloads import (
     GPU,
     GangRef,
     awaited,
+    doubts,
     gang_of,
     is_member,
     key_of_owner,
@@ -129,6 +130,14 @@ def test_a_gang_without_a_size_is_single_pods_and_it_is_said(size: str | None) -
     assert said.pods == 0
     assert "outrider.dev/gang-size" in said.unknown
     assert not may_be_gated(one)
+
+
+def test_whoever_creates_a_pod_is_told_what_of_it_makes_no_sense() -> None:
+    assert doubts(own(size="many")) == [
+        "outrider.dev/gang-size: 'many' is no number of pods: it is placed as a single pod"
+    ]
+    assert "segment-level" in doubts(own(segment_pods="4"))[0]
+    assert doubts(own()) == doubts(pod()) == doubts(pod(owner=("batch/v1", "Job"))) == []
 
 
 def test_of_different_sizes_the_largest_holds_and_it_is_said() -> None:
