@@ -1,6 +1,7 @@
 """Where a manifest's pods would land on a saved cluster, by the planner's own decisions. Pure."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -8,6 +9,7 @@ from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacement, GangPlacementSpec, GangPlacementStatus, RankAssignment
 from outrider.api.landing import Landing, LandingGang
 from outrider.api.meta import ObjectMeta
+from outrider.topology import oddities
 from outrider.words import plural
 from outrider.workloads import GangRef, gang_of
 from scheduler_plugin.cluster.members import GangState, member
@@ -20,6 +22,8 @@ from scheduler_plugin.placing.room import Room
 from scheduler_plugin.planner.advance import Advance, advance
 from scheduler_plugin.rules import Rules
 
+_ODDITIES: Final = 3
+
 
 def answer(saved: Saved, wanted: Hypothesis) -> Landing:
     """Return where the pods would land. Raises BadSnapshot, BadQuantity."""
@@ -31,8 +35,14 @@ def answer(saved: Saved, wanted: Hypothesis) -> Landing:
         world.on_pod(None, pod)
     world.publish()
     landed = [*_gangs(world, wanted, rules, saved.now), *_alone(world, wanted, saved.now)]
-    fits = all(one.fits for one in landed)
-    return Landing(taken=saved.taken, fits=fits, gangs=landed, notes=[*saved.notes, *wanted.notes])
+    notes = [*saved.notes, *wanted.notes, *_odd_labels(world, rules)]
+    return Landing(taken=saved.taken, fits=all(one.fits for one in landed), gangs=landed, notes=notes)
+
+
+def _odd_labels(world: World, rules: Rules) -> list[str]:
+    """Return what is odd about the topology labels of GPU nodes: placement is only as good as they are."""
+    labels = {name: view.labels for name, view in world.snapshot.nodes.items() if view.gpus}
+    return [f"topology labels: {words}" for words in oddities(labels, rules.levels)[:_ODDITIES]]
 
 
 def _gangs(world: World, wanted: Hypothesis, rules: Rules, now: float) -> Iterator[LandingGang]:

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.api.core import Pod
+from outrider.api.gpunode import Verdict
 from outrider.api.landing import Landing
 from outrider.api.times import rfc3339
 from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES, JOBS, NODES, PODS
@@ -21,14 +22,17 @@ from scheduler_plugin.offline.answer import answer
 from scheduler_plugin.offline.documents import BadManifest
 from scheduler_plugin.offline.pods import Hypothesis, hypothesis
 from scheduler_plugin.offline.saved import VERSION, BadSnapshot, Saved, decode, encode, feeds, key, slim
+from scheduler_plugin.planner.advance import advance
 from tests.scheduler_plugin.builders import (
     NOW,
+    RULES,
     gang_pods,
     make_gpunode,
     make_job,
     make_node,
     make_placement,
     make_pod,
+    make_world,
 )
 
 GPU = "nvidia.com/gpu"
@@ -88,6 +92,47 @@ def test_health_counts_as_of_the_time_of_the_snapshot() -> None:
     assert landed(cluster, job(1)).fits
     stale = saved(nodes=[make_node("n0")], gpunodes=[make_gpunode("n0", age_seconds=999)])
     assert "of unknown health" in landed(stale, job(1)).gangs[0].message
+
+
+def test_labels_that_contradict_each_other_are_told() -> None:
+    nodes = [
+        make_node("n0", "leaf-0", "spine-0"),
+        make_node("n1", "leaf-0", "spine-1"),
+        make_node("n2", "leaf-1", "spine-1"),
+    ]
+    (note,) = landed(saved(nodes=nodes), job(1)).notes
+    assert note.startswith("topology labels: ")
+    assert "leaf-0" in note
+
+
+@settings(deadline=None)
+@given(
+    busy=st.lists(st.integers(0, 8), min_size=6, max_size=6),
+    sick=st.sets(st.integers(0, 5), max_size=3),
+    size=st.integers(1, 7),
+    gpus=st.sampled_from([1, 4, 8]),
+    level=st.sampled_from(["", "leaf", "spine", "nonsense"]),
+)
+def test_the_answer_from_a_file_is_the_planners_own_step_on_the_same_cluster(
+    busy: list[int], sick: set[int], size: int, gpus: int, level: str
+) -> None:
+    nodes = [make_node(f"n{one}", f"leaf-{one // 2}") for one in range(6)]
+    pods = [make_pod(f"p{one}", gpus=used, node=f"n{one}") for one, used in enumerate(busy) if used]
+    health = [make_gpunode(f"n{one}", verdict=Verdict.REPLACE, reason="xid/79") for one in sick]
+    body = job(size, gpus=gpus)
+    if level:
+        body["spec"]["template"]["metadata"] = {"annotations": {"outrider.dev/required-level": level}}
+    wanted = asked(body)
+    from_file = answer(decode(encode(saved(nodes=nodes, pods=pods, gpunodes=health), packed=True)), wanted)
+
+    world = make_world(*nodes, *pods, *health, *wanted.owners, *wanted.pods)
+    gang = world.gang(wanted.owners[0].metadata.uid)
+    assert gang is not None
+    step = advance(gang, world.publish(), RULES, NOW)
+    (said,) = from_file.gangs
+    assert step.status is not None
+    assert (said.fits, said.message) == (step.outcome == "planned", step.message)
+    assert (said.ranks, said.spares, said.why) == (step.status.ranks, step.status.spares, step.status.why)
 
 
 def test_two_jobs_of_one_manifest_do_not_get_the_same_nodes() -> None:
