@@ -75,6 +75,8 @@ class Guest(msgspec.Struct, frozen=True):
     there: bool = False
     priority: int = 0
     asked: Mapping[str, int] = {}
+    devices: bool = False
+    """True where it claims devices by dynamic resource allocation."""
 
     @property
     def bonds(self) -> bool:
@@ -101,6 +103,7 @@ def guest_of(pod: Pod, asked: Mapping[str, int] = _NOTHING) -> Guest:
         there=bool(spec.node_name),
         priority=spec.priority or 0,
         asked=asked,
+        devices=bool(spec.resource_claims),
     )
 
 

@@ -68,9 +68,15 @@ class Member(msgspec.Struct, frozen=True):
         """GPUs asked for, in thousandths."""
         return gpus_in(self.requests, self.gpu_resources)
 
+    @property
+    def needs_gpu(self) -> bool:
+        """True where its node's hardware must be sound: it asks for GPUs, or claims devices of unknown kind."""
+        return self.guest.devices or self.gpus > 0
+
     def shape(self) -> bytes:
         """Return what makes two pods interchangeable for placement."""
-        bonds = (self.guest.ports, self.guest.spread) if self.guest.bonds else None
+        guest = self.guest
+        bonds = (guest.ports, guest.spread, guest.devices) if guest.bonds or guest.devices else None
         return msgspec.json.encode(
             (self.requests, self.node_selector, self.affinity, self.tolerations, bonds), order="deterministic"
         )

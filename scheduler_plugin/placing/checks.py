@@ -51,7 +51,7 @@ class Checks:
         """Return what keeps the member off the node, in words that fit many nodes; empty where nothing does."""
         if view.suspect and view.suspect not in self._tolerated:
             return f"{reasons.NODE_SUSPECT} ({view.suspect})"
-        if view.name in self._kept and one.gpus:
+        if view.name in self._kept and one.needs_gpu:
             return reasons.NODE_SPARE
         reach = self._reaches.get(one.uid)
         if reach is not None and (self._fought_over or not reach.allows(view.name, view.labels)):

@@ -87,7 +87,7 @@ class _Case:
         self._gang, self._snapshot, self._scope = gang, snapshot, scope
         self._one, self.need = kind[0], len(kind)
         self._pods = len(gang.members)
-        inside = (view for view in snapshot.nodes.values() if view.place.path[: len(scope.within)] == scope.within)
+        inside = (view for view in snapshot.nodes.values() if view.place.domain(len(scope.within)) == scope.within)
         needs_gpu = self._one.gpus > 0
         views = [view for view in inside if view.gpus > 0 or not needs_gpu]
         checks = Checks(snapshot, gang.members, gang.job_uid)

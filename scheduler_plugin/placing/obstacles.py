@@ -56,7 +56,8 @@ class Spotter:
     def _fixed(self, view: NodeView) -> tuple[NodeState, str] | None:
         """Return what keeps the pod away however empty the node is."""
         one = self._one
-        refusal = view.refusal(self._now) if self._gpus else ""
+        closed = reasons.NODE_REJECTS if view.closed(self._now) else ""
+        refusal = view.refusal(self._now) if one.needs_gpu else closed
         if refusal:
             known = _REFUSED.get(refusal)
             cause = "" if known is NodeState.REJECTING else view.judgement.cause

@@ -141,7 +141,7 @@ class Room:
 
 def eligible(view: NodeView, one: Member, now: float) -> bool:
     """Return whether the node may take the member at ``now`` (seconds since 1970), whatever is free on it."""
-    if view.usable_until < now and (view.refusal(now) if one.gpus else view.closed(now)):
+    if view.usable_until < now and (view.refusal(now) if one.needs_gpu else view.closed(now)):
         return False
     if untolerated(view.taints, one.tolerations, cordoned=view.cordoned):
         return False

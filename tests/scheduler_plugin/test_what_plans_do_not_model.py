@@ -7,6 +7,7 @@ import pytest
 
 from outrider.api import reasons
 from outrider.api.core import NamedReference, Pod
+from outrider.api.gpunode import Verdict
 from scheduler_plugin.cluster.guests import guest_of
 from scheduler_plugin.extender.decide import decide
 from scheduler_plugin.planner.advance import advance
@@ -15,6 +16,7 @@ from tests.scheduler_plugin.builders import (
     RULES,
     gang_pods,
     make_gang,
+    make_gpunode,
     make_job,
     make_node,
     make_placement,
@@ -90,3 +92,24 @@ def test_people_read_in_the_plan_what_it_did_not_look_at() -> None:
     step = advance(make_gang(make_job("train", 2), pods), world.publish(), RULES, NOW)
     assert step.status is not None
     assert "not planned for: resource claims (DRA) (a spare stands in where that is in the way)" in step.status.message
+
+
+def planned(gang: list[Pod], *objects: object) -> list[str]:
+    """Return the nodes of the gang, none where it waits."""
+    world = make_world(*objects, *gang)
+    step = advance(make_gang(make_job("train", len(gang)), gang), world.publish(), RULES, NOW)
+    return [nodes[0] for _, nodes in step.release]
+
+
+def test_a_gang_that_claims_devices_goes_to_sound_hardware_only() -> None:
+    pods = [with_spec(pod, resource_claims=CLAIM) for pod in gang_pods("train", 2, gpus=0)]
+    nodes = [make_node("n0"), make_node("n1"), make_gpunode("n0", verdict=Verdict.REPLACE)]
+    assert set(planned(pods, *nodes)) == {"n1"}
+
+
+def test_room_that_preemption_makes_for_a_pod_is_nobody_elses() -> None:
+    nominated = make_pod("waits", gpus=8)
+    status = msgspec.structs.replace(nominated.status, nominated_node_name="n0")
+    nodes = [make_node("n0"), make_node("n1")]
+    assert planned(gang_pods("train", 1), *nodes) == ["n0"]
+    assert planned(gang_pods("train", 1), *nodes, msgspec.structs.replace(nominated, status=status)) == ["n1"]
