@@ -25,7 +25,7 @@ from outrider.api.names import (
 )
 from outrider.api.trainingpolicy import Elastic, TrainingPolicy
 from outrider.telemetry.traces import job_traceparent
-from outrider.workloads import gang_of, may_be_gated, policy_for
+from outrider.workloads import doubts, gang_of, may_be_gated, policy_for
 from webhook.draft import Draft, Operation
 from webhook.environment import Facts, environment
 from webhook.view import ContainerView, PodView
@@ -182,6 +182,7 @@ class _Change:
             return
         if may_be_gated(self._typed) and not any(gate.name == GANG_GATE for gate in spec.scheduling_gates or []):
             self._draft.append(("spec", "schedulingGates"), {"name": GANG_GATE})
+        self._warnings += doubts(self._typed)
 
     def _volume(self) -> None:
         if not any(volume.name == INPOD_VOLUME for volume in self._view.spec.volumes or []):

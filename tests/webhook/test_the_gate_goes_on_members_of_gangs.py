@@ -101,3 +101,10 @@ def test_a_gang_by_name_has_one_uid_though_the_namespace_stands_in_the_review_on
 def test_kueues_gate_stays_beside_ours() -> None:
     before = pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
     assert gates(admitted(before)) == ["kueue.x-k8s.io/admission", names.GANG_GATE]
+
+
+def test_whoever_creates_a_gang_without_a_size_is_told() -> None:
+    bare: dict[str, Any] = {"labels": {}, "ownerReferences": [], "annotations": {"outrider.dev/gang": "a"}}
+    (warning,) = mutate(pod(metadata=bare), CONTEXT).warnings
+    assert warning == "outrider.dev/gang-size is missing on its pods: it is placed as a single pod"
+    assert mutate(pod(), CONTEXT).warnings == []
