@@ -104,9 +104,9 @@ class Simulation:
 
     def _carry_out(self, gang: GangState, step: Advance) -> None:
         if step.status is not None:
-            self._store(placement_with(gang, step.size, step.status))
+            self.store(placement_with(gang, step.size, step.status))
         for pod, nodes in step.release:
-            self._release(pod, nodes)
+            self.release(pod, nodes)
         for pod in step.evict:
             self._remake(pod)
         for victim in step.displace:
@@ -192,7 +192,8 @@ class Simulation:
         if placement := self.placements.pop(uid, None):
             self.world.on_placement(placement, None)
 
-    def _release(self, pod: Pod, nodes: tuple[str, ...]) -> None:
+    def release(self, pod: Pod, nodes: tuple[str, ...]) -> None:
+        """The planner pins a pod and lifts its gate."""
         patch = release_patch(pod, nodes, "")
         affinity = next(one["value"] for one in patch if one["path"] == "/spec/affinity" and one["op"] == "add")
         self._put(
@@ -210,7 +211,8 @@ class Simulation:
         if old is not None:
             self.world.on_pod(old, None)
 
-    def _store(self, placement: GangPlacement) -> None:
+    def store(self, placement: GangPlacement) -> None:
+        """The planner writes a placement."""
         uid = placement.spec.job_uid
         old = self.placements.get(uid)
         meta = msgspec.structs.replace(

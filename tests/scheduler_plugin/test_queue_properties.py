@@ -1,10 +1,13 @@
 """What must hold whatever arrives, ends and breaks, and in whatever order."""
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.scheduler_plugin.builders import RULES
+from scheduler_plugin.planner.advance import advance
+from scheduler_plugin.planner.deliver import placement_with
+from tests.scheduler_plugin.builders import NOW, RULES
 from tests.scheduler_plugin.simulation import GPUS, Simulation, Work
 
 NODES = 8
@@ -20,6 +23,7 @@ jobs = st.builds(
     priority=st.sampled_from([0, 0, 10, 100]),
     after=st.integers(0, 3),
 )
+EMPTY = Simulation(4)
 SLOW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -179,3 +183,25 @@ def test_whole_gangs_make_room_and_the_cheapest_one_does() -> None:
     assert simulation.bound("job-old") == 4
     assert simulation.bound("job-new") == 0
     assert simulation.status("urgent").preempting == []
+
+
+@pytest.mark.parametrize("released", [0, 1, 2])
+def test_a_plan_that_an_old_leader_still_wrote_for_the_same_nodes_doubles_nothing_in_the_end(released: int) -> None:
+    simulation = Simulation(4)
+    steps = {}
+    for name in ("late", "other"):
+        simulation.arrive(Work(name, 2))
+        gang = simulation.world.gang(f"job-{name}")
+        assert gang is not None
+        steps[name] = gang, advance(gang, EMPTY.world.publish(), RULES, NOW)
+    for gang, step in steps.values():  # each leader has seen nothing of the other's plan
+        assert step.status is not None
+        simulation.store(placement_with(gang, step.size, step.status))
+    assert max(simulation.used().values()) == 2 * GPUS
+    for pod, nodes in steps["late"][1].release[:released]:
+        simulation.release(pod, nodes)
+    for _ in range(12):
+        simulation.round()
+        assert all(simulation.bound(f"job-{name}") in range(3) for name in steps)
+    assert all(work.began is not None for work in simulation.work.values())
+    check(simulation)
