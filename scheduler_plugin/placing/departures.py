@@ -1,7 +1,7 @@
 """Whose end would make room for a gang: from what others hold now, not from when they end, which nobody knows. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from outrider.api.why import ENDS_MAX
@@ -74,29 +74,50 @@ class Departures:
 
     def _together(self, need: int) -> list[str]:
         """Return the fewest gangs found whose end makes room together, none where that takes too many or is no help."""
-        here: defaultdict[Path, Counter[str]] = defaultdict(Counter)
-        for uid, gains in self._gains.items():
-            for inner, gain in gains.items():
-                here[inner[0]][uid] += gain
-        hopeful = sorted(here, key=lambda path: (-self._outer[path], -here[path].total(), path))[:_MOST_DOMAINS]
-        tries = (self._until(path, here[path], need) for path in hopeful)
-        return min(filter(None, tries), key=len, default=[])
+        gains: defaultdict[Path, Counter[str]] = defaultdict(Counter)
+        for uid, names in self._held.items():
+            gains_of = self._gains[uid]
+            for inner in {self._inner[name] for name in names}:
+                gains[inner[0]][uid] += gains_of[inner]
+        hopeful = sorted(gains, key=lambda path: (-self._outer[path], -gains[path].total(), path))[:_MOST_DOMAINS]
+        found = [(uids, path) for path in hopeful if (uids := self._until(path, gains[path], need))]
+        if not found:
+            return []
+        uids, path = min(found, key=lambda entry: len(entry[0]))
+        return self._needed(path, uids, need)
 
     def _until(self, path: Path, gains: Mapping[str, int], need: int) -> list[str]:
-        """Return the gangs of a domain to end, largest gain first, until the need is met; none beyond ENDS_MAX."""
+        """Return the gangs of a domain to end, largest gain first, until the need is met; none beyond ENDS_MAX.
+
+        A gang whose end alone gains nothing counts too: it may share its nodes with another.
+        """
+        largest = sorted(gains, key=lambda uid: (-gains[uid], -len(self._held[uid]), self._age(uid)))[:ENDS_MAX]
+        for count, room in enumerate(self._rooms_after(path, largest), 1):
+            if room >= need:
+                return largest[:count]
+        return []
+
+    def _needed(self, path: Path, uids: list[str], need: int) -> list[str]:
+        """Return the gangs without those whose end the others do not need."""
+        for uid in list(uids):
+            rest = [one for one in uids if one != uid]
+            if rest and list(self._rooms_after(path, rest))[-1] >= need:
+                uids = rest
+        return uids
+
+    def _rooms_after(self, path: Path, uids: Iterable[str]) -> Iterator[int]:
+        """Yield the pods that fit under a domain after the end of one gang after the other."""
         left: dict[str, dict[str, int]] = {}
-        rooms, total = Counter(self._rooms), self._outer[path]
-        largest = sorted(gains, key=lambda uid: (-gains[uid], self._age(uid)))[:ENDS_MAX]
-        for count, uid in enumerate(largest, 1):
+        more: Counter[Inner] = Counter()
+        total = self._outer[path]
+        for uid in uids:
             for name in self._held[uid]:
                 inner = self._inner[name]
                 if inner[0] == path:
-                    gain = self._leave(left.setdefault(name, self._views[name].room(self._job_uid)), name, uid)
-                    total += self._whole(rooms[inner] + gain) - self._whole(rooms[inner])
-                    rooms[inner] += gain
-            if total >= need:
-                return largest[:count]
-        return []
+                    before = self._rooms[inner] + more[inner]
+                    more[inner] += self._leave(left.setdefault(name, self._views[name].room(self._job_uid)), name, uid)
+                    total += self._whole(self._rooms[inner] + more[inner]) - self._whole(before)
+            yield total
 
     def _gain(self, uid: str) -> "Counter[Inner]":
         gains: Counter[Inner] = Counter()

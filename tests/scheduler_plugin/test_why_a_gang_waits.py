@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from outrider.api.core import Node, Pod, Taint
 from outrider.api.gpunode import Health, Verdict
 from outrider.api.meta import MESSAGE_MAX
-from outrider.api.why import NodeState, StateCount, WaitReason, Why
+from outrider.api.why import ENDS_MAX, NodeState, StateCount, WaitReason, Why
 from outrider.topology import TopologyAsk
 from scheduler_plugin.cluster.blackholes import Closure
 from scheduler_plugin.cluster.members import member
@@ -265,3 +265,28 @@ def test_a_required_level_below_the_leaf_counts_single_nodes_apart() -> None:
     why = explain(gang(gang_pods("train", 2, gpus=4), ask=ask), make_snapshot(*leaf(1, 3)), NOW, Scope(9))
     assert why.best is not None
     assert (why.best.room, why.reason) == (2, WaitReason.NO_ROOM_TOGETHER)
+
+
+def test_too_many_gangs_to_name_are_not_named() -> None:
+    scene: list[object] = [*leaf(1, ENDS_MAX + 1)]
+    for number in range(ENDS_MAX + 1):
+        scene += running(f"g{number}", f"l1-n{number}")
+    assert explain(gang(gang_pods("train", ENDS_MAX)), make_snapshot(*scene), NOW).ends_together
+    words = said(scene, gang_pods("train", ENDS_MAX + 1))
+    assert words == f"needs {ENDS_MAX + 1} nodes with 8 free GPUs; {ENDS_MAX + 1} in use"
+
+
+def test_two_gangs_that_share_a_node_free_it_together() -> None:
+    scene = [*leaf(1, 1), make_pod("a-0", job="a", rank=0, gpus=4, node="l1-n0"), make_placement("a", {0: "l1-n0"})]
+    scene += [make_pod("b-0", job="b", rank=0, gpus=4, node="l1-n0"), make_placement("b", {0: "l1-n0"})]
+    words = said(scene, gang_pods("train", 1))
+    assert words == "needs 1 node with 8 free GPUs; 1 in use; fits first when Job ml/a and Job ml/b end"
+
+
+def test_segments_need_whole_groups_of_what_others_leave() -> None:
+    ask = TopologyAsk(segment_pods=2, segment_level="leaf", segment_required=True)
+    scene = [*leaf(1, 2), *leaf(2, 2), *running("one", "l1-n0"), *running("two", "l2-n0")]
+    why = explain(gang(gang_pods("train", 4), ask=ask), make_snapshot(*scene), NOW, Scope(0, LEAF))
+    assert (why.ends, why.ends_together) == (["Job ml/one", "Job ml/two"], True)
+    why = explain(gang(gang_pods("train", 2), ask=ask), make_snapshot(*scene), NOW, Scope(0, LEAF))
+    assert (why.ends, why.ends_together) == (["Job ml/one", "Job ml/two"], False)
