@@ -1,6 +1,6 @@
 """Filter: which of the offered nodes a pod may use, and why not the others. Pure: asking twice changes nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -90,27 +90,37 @@ def decide(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -> De
 
 
 def _single(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> Decision:
-    nodes, asked = snapshot.nodes, tuple(ask.gpus.items())
-    resource, amount = asked[0] if asked else ("", 0)
-    decision, spares = Decision([], {}, {}), snapshot.closed_to(ask.priority)
+    decision = Decision([], {}, {})
+    reason_of = _quick(ask, snapshot, now)
     for name in names:
-        view = nodes.get(name)
-        if name in spares:
-            decision.refuse(name, reasons.NODE_SPARE)
-            continue
-        # The quick way first: kube-scheduler may ask about thousands of nodes, pod by pod.
-        if (
-            view is not None
-            and view.usable_until >= now
-            and view.gpu_room.get(resource, 0) >= amount
-            and (len(asked) < 2 or _covers(view.gpu_room, ask))
-        ):
-            decision.allowed.append(name)
-        elif reason := refusal(ask, view, now):
-            decision.refuse(name, reason)
+        reason = reason_of(name)
+        if reason:
+            (decision.unresolvable if reason in _UNRESOLVABLE else decision.failed)[name] = reason
         else:
             decision.allowed.append(name)
     return decision
+
+
+def _quick(ask: Ask, snapshot: Snapshot, now: float) -> Callable[[str], str]:
+    """Return a function from a node's name to why it is refused: kube-scheduler may ask about thousands, pod by pod.
+
+    Most pods ask for GPUs of one kind; where that kind decides, nothing else is looked at.
+    """
+    nodes, spares = snapshot.nodes, snapshot.closed_to(ask.priority)
+    kinds = tuple(ask.gpus.items())
+    resource, amount = kinds[0] if kinds else ("", 0)
+
+    def reason_of(name: str) -> str:
+        view = nodes.get(name)
+        if name in spares:
+            return reasons.NODE_SPARE
+        if view is None or view.usable_until < now or len(kinds) > 1:
+            return refusal(ask, view, now)
+        if view.gpu_room.get(resource, 0) >= amount:
+            return ""
+        return reasons.NODE_NO_GPU if view.free.get(resource, 0) < amount else refusal(ask, view, now)
+
+    return reason_of
 
 
 def refusal(ask: Ask, view: NodeView | None, now: float) -> str:

@@ -1,11 +1,9 @@
 """Prioritize: a wish among the nodes that filter allowed, 0 to 10. It carries no correctness."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from outrider.api.core import Pod
-from outrider.topology.domains import Path
-from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.extender.decide import ask_of, target_of
 from scheduler_plugin.extender.wire import HostPriority
@@ -27,11 +25,18 @@ def prioritize(pod: Pod, names: Sequence[str], snapshot: Snapshot, now: float) -
         return [HostPriority(name, HIGHEST if name == target else 0) for name in names]
     if not ask.needs_gpu:
         return [HostPriority(name, 0) for name in names]
-    views = ((name, None if name in snapshot.kept else snapshot.nodes.get(name)) for name in names)
-    return [HostPriority(name, _score(view, snapshot.leaf_gpus, now)) for name, view in views]
+    score_of = _scores(snapshot, now)
+    return [HostPriority(name, score_of(name)) for name in names]
 
 
-def _score(view: NodeView | None, leaf_gpus: Mapping[Path, int], now: float) -> int:
-    if view is None or view.usable_until < now or view.suspect:
-        return 0
-    return view.preference + (1 if leaf_gpus.get(view.place.path) else 0)
+def _scores(snapshot: Snapshot, now: float) -> Callable[[str], int]:
+    nodes, kept = snapshot.nodes, snapshot.kept
+    in_use = {path for path, gpus in snapshot.leaf_gpus.items() if gpus}
+
+    def score_of(name: str) -> int:
+        view = nodes.get(name)
+        if view is None or view.usable_until < now or view.suspect or name in kept:
+            return 0
+        return view.preference + (view.place.path in in_use)
+
+    return score_of
