@@ -36,7 +36,7 @@ _SHOWN: Final = 3  # reasons
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One pod that a node failed. ``at`` in seconds since 1970; ``job`` is the owner's UID, the pod's own without one.
+    """One pod that a node failed. ``at`` in seconds since 1970; ``job`` is the UID of its gang, owner, or its own.
 
     ``reason`` is the kubelet's, or CRASHED. ``alone`` is true where pods of the same job ran elsewhere meanwhile.
     """
@@ -60,7 +60,7 @@ class Closure(msgspec.Struct, frozen=True):
     why: str
 
 
-def failure_of(pod: Pod, now: float, *, alone: bool) -> Failure | None:
+def failure_of(pod: Pod, now: float, *, alone: bool, gang: str = "") -> Failure | None:
     """Return how the pod failed on its node, None where that says nothing about the node.
 
     The node's clock may be wrong: a failure is never later than ``now`` (seconds since 1970).
@@ -68,7 +68,7 @@ def failure_of(pod: Pod, now: float, *, alone: bool) -> Failure | None:
     if not pod.spec.node_name:
         return None
     owner = pod.metadata.controller()
-    job = owner.uid if owner else pod.metadata.uid
+    job = gang or (owner.uid if owner else pod.metadata.uid)
     if pod.status.phase == "Failed" and _rejected(pod.status.reason):
         at = _seconds(pod.status.start_time) or _seconds(pod.metadata.creation_timestamp)
         return Failure(pod.spec.node_name, job, min(at, now), pod.status.reason, alone) if at else None
@@ -162,6 +162,14 @@ class Blackholes:
     def failures(self, node: str) -> int:
         """Return how many failures of a node are remembered."""
         return len(self._by_node.get(node, ()))
+
+    def rejections(self, node: str) -> dict[str, float]:
+        """Return until when (seconds since 1970) jobs had better not go back there, by their UID: it rejected them."""
+        found: dict[str, float] = {}
+        for one in self._by_node.get(node, {}).values():
+            if not one.doubtful:
+                found[one.job] = max(found.get(one.job, 0.0), one.at + _CLOSED_SECONDS)
+        return found
 
     def closure(self, node: str) -> Closure | None:
         """Return until when and why the node gets nothing new."""

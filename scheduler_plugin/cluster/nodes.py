@@ -58,7 +58,8 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     ``usable_until`` (seconds since 1970) and ``gpu_room`` (thousandths by GPU resource, free and not held) answer most
     questions of filter in two comparisons; ``gpus``, ``free_gpus`` and ``spare_gpus`` sum over all GPU resources;
     ``preference`` is the node's own part of its score. ``guests`` are the pods that are there, or planned or nominated
-    to be; ``suspect`` says which of the node's domains is, empty for none; ``closure`` is why pods fail there at once.
+    to be; ``suspect`` says which of the node's domains is, empty for none; ``closure`` is why pods fail there at once,
+    ``rejected`` until when (seconds since 1970) a gang had better not go back there, by its UID.
     ``waits`` are the jobs among ``holds`` that only wait for the node: no plan has to give way to them.
     """
 
@@ -82,6 +83,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     suspect: str = ""
     closure: Closure | None = None
     waits: frozenset[str] = frozenset()
+    rejected: Mapping[str, float] = {}
 
     def refusal(self, now: float) -> str:
         """Return why the node may get no GPU work at ``now`` (seconds since 1970), empty where it may."""
@@ -117,6 +119,7 @@ class Company(msgspec.Struct, frozen=True, gc=False):
     suspect: str = ""
     closure: Closure | None = None
     waits: frozenset[str] = frozenset()
+    rejected: Mapping[str, float] = {}
 
 
 ALONE: Final = Company()
@@ -214,6 +217,7 @@ def view(
         guests=company.guests,
         suspect=company.suspect,
         closure=company.closure,
+        rejected=company.rejected,
         waits=company.waits,
     )
 

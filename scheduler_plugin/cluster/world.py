@@ -192,7 +192,7 @@ class World:
         gang = gang_of(pod)
         fellows = self._gangs.get(gang.uid, {}).values() if gang else ()
         alone = any(one.spec.node_name != pod.spec.node_name and one.status.phase in _FINE for one in fellows)
-        failure = failure_of(pod, self._clock(), alone=alone)
+        failure = failure_of(pod, self._clock(), alone=alone, gang=gang.uid if gang else "")
         if failure is not None:
             self._touch(*self._blackholes.note(pod.metadata.uid, failure))
 
@@ -473,6 +473,7 @@ class World:
             guests=self._guests_of(name),
             suspect=suspicion(body.domains, self._suspects) if self._suspects else "",
             closure=self._blackholes.closure(name),
+            rejected=self._blackholes.rejections(name),
             waits=frozenset(uid for uid in self._reserved.get(name, ()) if not self._plans[uid].planned),
         )
         return view(body, self._health.get(name), self._uses_of(name), self._holds(name), self._rules, company)

@@ -61,7 +61,7 @@ def _joining(
     views = [snapshot.nodes[name] for name in survivors if name in snapshot.nodes]
     suspicions = [view.suspect for view in views]
     room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now, suspicions, joining=True)
-    return _Join(gang, snapshot, room, wishes, views, segments)
+    return _Join(gang, snapshot, room, wishes, views, segments, now)
 
 
 def _with_borrowed(
@@ -107,7 +107,9 @@ class _Join:
         wishes: Wishes,
         survivors: Sequence[NodeView],
         segments: Mapping[int, Sequence[str]],
+        now: float,
     ) -> None:
+        self._gang, self._now = gang.job_uid, now
         ask, levels = gang.ask, snapshot.levels
         self._ask, self._snapshot, self._room, self._wishes = ask, snapshot, room, wishes
         self._top = (depth_of(levels, ask.required_level) or 0) if ask.required_level else 0
@@ -168,7 +170,7 @@ class _Join:
         for one in group.members:
             name = next(iter(self._wishes.get(one.uid, ())), "")
             view = self._room.on(name, one) if name else None
-            if view is not None and self._gate(group)(view):
+            if view is not None and self._gate(group)(view) and not self._rejects(view):
                 nodes[one.uid] = self._take(view, one, group)
         return nodes
 
@@ -209,10 +211,14 @@ class _Join:
         fabric = self._snapshot.atlas.fabric(nodes, len(self._snapshot.levels))
         names = [name for name in fabric.names if gate(nodes[name])]
         return [
-            Seat(name, view.place.near, count, name in spares, _worth(view))
+            Seat(name, view.place.near, count, name in spares, _worth(view, doubtful=self._rejects(view)))
             for name, count in zip(names, self._room.counts(one, names), strict=True)
             if count > 0 and (view := nodes[name])
         ]
+
+    def _rejects(self, view: NodeView) -> bool:
+        """Return whether the node's kubelet turned a pod of this gang away a short while ago."""
+        return view.rejected.get(self._gang, 0.0) > self._now
 
     def _spares(self, one: Member) -> frozenset[str]:
         return frozenset(self._wishes.get(one.uid, ())[1:])
@@ -261,7 +267,7 @@ def _by_segment(members: Iterable[Member], ask: TopologyAsk) -> Iterator[tuple[i
     yield from sorted(parts.items())
 
 
-def _worth(view: NodeView) -> int:
-    """Return what decides between nodes that are equally close: no suspicion, then health, then the fullest."""
-    sound = 0 if view.suspect else 1
+def _worth(view: NodeView, *, doubtful: bool) -> int:
+    """Return what decides between nodes that are equally close: no doubt, then health, then the fullest."""
+    sound = 0 if view.suspect or doubtful else 1
     return (sound * 11 + 10 - weakness(view)) * (_MOST_FREE + 1) + _MOST_FREE - min(max(view.free_gpus, 0), _MOST_FREE)

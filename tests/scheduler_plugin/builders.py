@@ -156,7 +156,7 @@ def make_placement(
 
 
 def make_world(*objects: object, rules: Rules = RULES) -> World:
-    world = World(rules)
+    world = World(rules, clock=lambda: NOW)
     for one in objects:
         match one:
             case Node():

@@ -8,6 +8,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outrider.api.core import PodStatus
+from outrider.api.times import rfc3339
 from outrider.topology import TopologyAsk
 from outrider.topology.domains import Path
 from scheduler_plugin.cluster.members import Member, member
@@ -70,6 +72,17 @@ def test_a_rank_goes_back_to_its_own_node_and_others_take_spares() -> None:
     asked = members(3, 5)
     wishes = {asked[0].uid: ["l1-n1", "l1-n0"], asked[1].uid: ["", "l1-n0"]}
     assert joined(asked, ["l0-n0"], make_snapshot(*objects), wishes=wishes) == ["l1-n1", "l1-n0"]
+
+
+def test_a_rank_does_not_go_back_at_once_to_where_the_kubelet_turned_it_away() -> None:
+    turned_away = make_pod("train-0", job="train", rank=0, node="l0-n1")
+    status = PodStatus(phase="Failed", reason="UnexpectedAdmissionError", start_time=rfc3339(NOW - 60))
+    objects = [*leaf(0, 3), *busy("l0-n0"), msgspec.structs.replace(turned_away, status=status)]
+    asked = members(0)
+    wishes = {asked[0].uid: ["l0-n1"]}
+    assert joined(asked, ["l0-n0"], make_snapshot(*objects), wishes=wishes) == ["l0-n2"]
+    full = make_snapshot(*objects, *busy("l0-n2"))
+    assert joined(asked, ["l0-n0"], full, wishes=wishes) == ["l0-n1"]
 
 
 def test_the_nearest_of_the_spares_comes_first() -> None:
