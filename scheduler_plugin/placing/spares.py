@@ -1,14 +1,20 @@
 """Spare nodes: the nearest that could take over a rank of a gang. Pure and deterministic."""
 
-from collections.abc import Collection, Sequence
-from itertools import groupby
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Final
 
-from outrider.topology import TopologyAsk, depth_of
+from outrider.topology import Levels, TopologyAsk, depth_of
+from outrider.topology.domains import Path
 from scheduler_plugin.cluster.members import Member
+from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.gang import Gang
 from scheduler_plugin.placing.nearness import Nearness, closest
 from scheduler_plugin.placing.room import Room
+
+_MOST_OF_SEGMENTS: Final = 8  # every pod is pinned to all spares besides its node, and each one costs the scheduler
 
 
 def spares_for(gang: Gang, used: Collection[str], snapshot: Snapshot, count: int, now: float) -> tuple[str, ...]:
@@ -27,22 +33,52 @@ def nearest_spares(
 ) -> tuple[str, ...]:
     """Return up to ``count`` of the nearest nodes outside ``used`` that have room for the largest member.
 
-    Where ``ask`` requires a level, they are in the domain of that level that the gang uses.
+    Where ``ask`` requires a level, they are in the domain of that level that the gang uses; where it requires one for
+    segments, in the domains of those, up to ``count`` in each and 8 in all.
     """
     if not count:
         return ()
     largest = max(members, key=lambda one: one.gpus)
     views = [snapshot.nodes[name] for name in used if name in snapshot.nodes]
     near = Nearness(view.place.near for view in views)
+    depths = _required(ask, snapshot.levels) if ask is not None else []
+    homes = [(depth, {view.place.domain(depth) for view in views}) for depth in depths]
+
+    def fit(name: str) -> NodeView | None:
+        view = snapshot.nodes[name]
+        inside = name not in used and all(view.place.domain(depth) in domains for depth, domains in homes)
+        return room.on(name, largest) if inside else None
+
+    found = _nearest(snapshot, near, fit)
+    if not (ask and ask.segment_required and depths):
+        return tuple(view.name for view in islice(found, count))
+    depth, domains = homes[-1]
+    spread = _in_each(found, depth, len(domains), count)
+    return tuple(view.name for view in islice(spread, max(count, _MOST_OF_SEGMENTS)))
+
+
+def _required(ask: TopologyAsk, levels: Levels) -> list[int]:
+    """Return the depths of the levels that spares must keep to, the gang's and then its segments'."""
+    names = (ask.required_level, ask.segment_level if ask.segment_required else "")
+    return [depth for name in names if name and (depth := depth_of(levels, name))]
+
+
+def _nearest(snapshot: Snapshot, near: Nearness, fit: Callable[[str], NodeView | None]) -> Iterator[NodeView]:
+    """Yield the nodes that fit, nearest first; those of one distance are looked at only when their turn comes."""
     fabric = snapshot.atlas.fabric(snapshot.nodes, len(snapshot.levels))
-    depth = (depth_of(snapshot.levels, ask.required_level) or 0) if ask is not None and ask.required_level else 0
-    domains = {view.place.domain(depth) for view in views}
-    found: list[str] = []
     for _, groups in groupby(sorted(fabric.groups, key=lambda one: -near(one[0])), key=lambda one: near(one[0])):
-        names = (name for _, start, end in groups for name in fabric.names[start:end] if name not in used)
-        free = [view for name in names if (view := room.on(name, largest))]
-        inside = [view for view in free if not depth or view.place.domain(depth) in domains]
-        found += [view.name for view in sorted(inside, key=lambda view: closest(view, near))]
-        if len(found) >= count:
-            break
-    return tuple(found[:count])
+        names = (name for _, start, end in groups for name in fabric.names[start:end])
+        free = [view for name in names if (view := fit(name)) is not None]
+        yield from sorted(free, key=lambda view: closest(view, near))
+
+
+def _in_each(views: Iterable[NodeView], depth: int, domains: int, count: int) -> Iterator[NodeView]:
+    """Yield up to ``count`` of the views in each of so many domains of that depth."""
+    taken: Counter[Path] = Counter()
+    for view in views:
+        domain = view.place.domain(depth)
+        if taken[domain] < count:
+            taken[domain] += 1
+            yield view
+        if taken.total() == count * domains:
+            return

@@ -137,6 +137,16 @@ def test_a_spare_too_is_in_the_domain_that_the_gang_requires() -> None:
     assert spares_for(anywhere, ["l0-n0"], snapshot, 2, NOW) == ("l0-n1", "l1-n0")
 
 
+def test_segments_that_may_not_leave_their_domains_have_a_spare_in_each() -> None:
+    objects = [*leaf(0, 3), *leaf(1, 3), *leaf(2, 3), *busy("l0-n0", "l1-n0")]
+    ask = TopologyAsk(segment_level="leaf", segment_required=True, segment_pods=1)
+    asked = Gang("job-train", members(0, 1), ask=ask)
+    assert spares_for(asked, ["l0-n0", "l1-n0"], make_snapshot(*objects), 1, NOW) == ("l0-n1", "l1-n1")
+    many = [*(one for number in range(12) for one in leaf(number, 2)), *busy(*(f"l{n}-n0" for n in range(12)))]
+    found = spares_for(asked, [f"l{number}-n0" for number in range(12)], make_snapshot(*many), 1, NOW)
+    assert len({name.partition("-")[0] for name in found}) == len(found) == 8
+
+
 SEGMENTED = TopologyAsk(segment_level="leaf", segment_required=True, segment_pods=2)
 
 
