@@ -57,6 +57,19 @@ def nearest_spares(
     return tuple(view.name for view in islice(spread, max(count, _MOST_OF_SEGMENTS)))
 
 
+def within(ask: TopologyAsk, node: str, spares: Sequence[str], snapshot: Snapshot) -> Sequence[str]:
+    """Return the spares that a pod on the node may use: those in the domains that it must not leave."""
+    depths, home = _required(ask, snapshot.levels), snapshot.nodes.get(node)
+    if not depths or home is None:
+        return spares
+    views = ((name, snapshot.nodes.get(name)) for name in spares)
+    return [
+        name
+        for name, view in views
+        if view is not None and all(view.place.domain(depth) == home.place.domain(depth) for depth in depths)
+    ]
+
+
 def _required(ask: TopologyAsk, levels: Levels) -> list[int]:
     """Return the depths of the levels that spares must keep to, the gang's and then its segments'."""
     names = (ask.required_level, ask.segment_level if ask.segment_required else "")

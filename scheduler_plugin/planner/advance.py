@@ -27,7 +27,7 @@ from scheduler_plugin.cluster.reservations import reservations, seats
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.explain import missing
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
-from scheduler_plugin.placing.spares import spares_for
+from scheduler_plugin.placing.spares import spares_for, within
 from scheduler_plugin.placing.wording import sentence
 from scheduler_plugin.planner import statuses
 from scheduler_plugin.planner.backfill import reserve
@@ -307,7 +307,8 @@ def _release(case: Case) -> Advance:
 def _deliver(
     case: Case, status: GangPlacementStatus, again_seconds: float, *, written: GangPlacementStatus | None = None
 ) -> Advance:
-    nodes = {rank.pod_uid: (rank.node, *status.spares) for rank in status.ranks}
+    ask, snapshot = case.gang_of(()).ask, case.snapshot
+    nodes = {rank.pod_uid: (rank.node, *within(ask, rank.node, status.spares, snapshot)) for rank in status.ranks}
     planned = [pod for pod in case.unbound if pod.metadata.uid in nodes]
     return Advance(
         outcome="planned",

@@ -17,7 +17,7 @@ from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
 from scheduler_plugin.placing.replacing import replace
 from scheduler_plugin.placing.seating import Seat, best_seats
-from scheduler_plugin.placing.spares import spares_for
+from scheduler_plugin.placing.spares import spares_for, within
 from tests.scheduler_plugin.builders import NOW, gang_pods, make_node, make_pod, make_snapshot
 
 
@@ -145,6 +145,15 @@ def test_segments_that_may_not_leave_their_domains_have_a_spare_in_each() -> Non
     many = [*(one for number in range(12) for one in leaf(number, 2)), *busy(*(f"l{n}-n0" for n in range(12)))]
     found = spares_for(asked, [f"l{number}-n0" for number in range(12)], make_snapshot(*many), 1, NOW)
     assert len({name.partition("-")[0] for name in found}) == len(found) == 8
+
+
+def test_a_pod_is_pinned_to_no_spare_outside_the_domains_that_it_must_not_leave() -> None:
+    snapshot = make_snapshot(*leaf(0, 2), *leaf(1, 2))
+    spares = ["l0-n1", "l1-n1", "gone"]
+    ask = TopologyAsk(segment_level="leaf", segment_required=True, segment_pods=1)
+    assert within(ask, "l0-n0", spares, snapshot) == ["l0-n1"]
+    assert within(required("spine"), "l0-n0", spares, snapshot) == ["l0-n1", "l1-n1"]
+    assert within(TopologyAsk(), "l0-n0", spares, snapshot) == spares
 
 
 SEGMENTED = TopologyAsk(segment_level="leaf", segment_required=True, segment_pods=2)
