@@ -77,12 +77,12 @@ class Scheduling:
         processes.wait_gone([pid], 5.0)
 
     def pause(self) -> None:
-        """Stop the plugin where it stands, in the middle of whatever it does."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """Stop the plugin and its extender where they stand, in the middle of whatever they do."""
+        os.killpg(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let a paused plugin go on, as if nothing had happened."""
-        os.kill(self.pid, signal.SIGCONT)
+        os.killpg(self.pid, signal.SIGCONT)
 
     @property
     def pid(self) -> int:
