@@ -17,6 +17,7 @@ from scheduler_plugin.offline.answer import answer
 from scheduler_plugin.offline.pods import hypothesis
 from scheduler_plugin.offline.saved import Saved, decode, encode
 from scheduler_plugin.offline.take import take
+from testbed.kwok_stages import ENDLESS
 from tests.scheduler_plugin.real import eventually, placement_of, planned, pod_spec
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling")]
@@ -34,7 +35,8 @@ async def _idle_nodes(client: Client, namespace: str) -> None:
 
 
 def job(name: str, size: int, gpus: int = 8) -> dict[str, Any]:
-    template = {"metadata": {"labels": {"job": name}}, "spec": pod_spec(gpus=gpus)}
+    meta = {"labels": {"job": name}, "annotations": {ENDLESS: "true"}}
+    template = {"metadata": meta, "spec": pod_spec(gpus=gpus)}
     spec = {"parallelism": size, "completions": size, "completionMode": "Indexed", "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
