@@ -48,6 +48,13 @@ def _speed() -> list[Figure]:
         against("plan_512x5000_cpu_ms", cpu, "ms", _TARGET_MS, f"{where}: CPU time of the quickest; baseline: target"),
         against("plan_512x5000_first_ms", first, "ms", _TARGET_MS, f"{where}, the network laid out anew for it"),
         against(
+            "plan_512x5000_in_use_ms",
+            _plan_ms(asked, regular(5000, busy=0.3))[0],
+            "ms",
+            _TARGET_MS,
+            f"{where}; 30 % of the nodes in use, health scores that differ; baseline: target",
+        ),
+        against(
             "plan_512x5000_segments_ms", _plan_ms(segments, snapshot)[0], "ms", _TARGET_MS, f"{where}; of 16 ranks"
         ),
         against("refuse_6000x5000_ms", refused, "ms", 1000.0, "a gang larger than the cluster; baseline: target"),

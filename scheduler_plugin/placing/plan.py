@@ -36,7 +36,7 @@ def plan(gang: Gang, snapshot: Snapshot, spares: int, now: float) -> Placement |
         scope = Scope(bounds.top, bounds.segment if gang.ask.segment_required else 0)
         notes = tuple(search.obstacles(segments_of(gang.members, gang.ask), bounds, gang.ask.segment_level))
         return refusal(gang, snapshot, now, scope=scope, rejected=rejected, notes=notes)
-    kept = nearest_spares(room, gang.members, set(nodes.values()), snapshot, spares, gang.ask)
+    kept = nearest_spares(room, set(nodes.values()), snapshot, spares, gang.ask)
     return Placement(nodes, kept, rejected, tuple(_unmet(gang.ask, snapshot, nodes.values())))
 
 

@@ -59,7 +59,7 @@ class Room:
         for name in names:
             view, count = nodes[name], 0
             if view.free_gpus >= gpus:
-                count = _times(asked, self._seen(view), most)
+                count = _times(asked, self._seen(view) if view.holds or self._free else view.free, most)
                 if count and not self._able(one, view):
                     count = 0
             found.append(count)
@@ -143,8 +143,10 @@ def eligible(view: NodeView, one: Member, now: float) -> bool:
     """Return whether the node may take the member at ``now`` (seconds since 1970), whatever is free on it."""
     if view.usable_until < now and (view.refusal(now) if one.needs_gpu else view.closed(now)):
         return False
-    if untolerated(view.taints, one.tolerations, cordoned=view.cordoned):
+    if (view.taints or view.cordoned) and untolerated(view.taints, one.tolerations, cordoned=view.cordoned):
         return False
+    if not one.node_selector and not one.affinity:
+        return True
     return selects(one.node_selector, one.affinity, view.name, view.labels)
 
 

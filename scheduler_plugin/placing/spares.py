@@ -7,11 +7,11 @@ from typing import Final
 
 from outrider.topology import Levels, TopologyAsk, depth_of
 from outrider.topology.domains import Path
-from scheduler_plugin.cluster.members import Member
 from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.placing.domains import weakness
 from scheduler_plugin.placing.gang import Gang
-from scheduler_plugin.placing.nearness import Nearness, closest
+from scheduler_plugin.placing.nearness import Nearness
 from scheduler_plugin.placing.room import Room
 
 _MOST_OF_SEGMENTS: Final = 8  # every pod is pinned to all spares besides its node, and each one costs the scheduler
@@ -20,12 +20,11 @@ _MOST_OF_SEGMENTS: Final = 8  # every pod is pinned to all spares besides its no
 def spares_for(gang: Gang, used: Collection[str], snapshot: Snapshot, count: int, now: float) -> tuple[str, ...]:
     """Return the nearest nodes outside ``used`` that could take the largest member now."""
     room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now)
-    return nearest_spares(room, gang.members, used, snapshot, count, gang.ask)
+    return nearest_spares(room, used, snapshot, count, gang.ask)
 
 
 def nearest_spares(
     room: Room,
-    members: Sequence[Member],
     used: Collection[str],
     snapshot: Snapshot,
     count: int,
@@ -38,16 +37,19 @@ def nearest_spares(
     """
     if not count:
         return ()
-    largest = max(members, key=lambda one: one.gpus)
+    largest = max((kind[0] for kind in room.kinds), key=lambda one: one.gpus)
     views = [snapshot.nodes[name] for name in used if name in snapshot.nodes]
     near = Nearness(view.place.near for view in views)
     depths = _required(ask, snapshot.levels) if ask is not None else []
     homes = [(depth, {view.place.domain(depth) for view in views}) for depth in depths]
 
-    def fit(name: str) -> NodeView | None:
-        view = snapshot.nodes[name]
-        inside = name not in used and all(view.place.domain(depth) in domains for depth, domains in homes)
-        return room.on(name, largest) if inside else None
+    gpus = largest.gpus
+
+    def fit(view: NodeView) -> NodeView | None:
+        if view.free_gpus < gpus or view.name in used:
+            return None
+        inside = all(view.place.domain(depth) in domains for depth, domains in homes)
+        return room.on(view.name, largest) if inside else None
 
     found = _nearest(snapshot, near, fit)
     if not (ask and ask.segment_required and depths):
@@ -76,13 +78,13 @@ def _required(ask: TopologyAsk, levels: Levels) -> list[int]:
     return [depth for name in names if name and (depth := depth_of(levels, name))]
 
 
-def _nearest(snapshot: Snapshot, near: Nearness, fit: Callable[[str], NodeView | None]) -> Iterator[NodeView]:
+def _nearest(snapshot: Snapshot, near: Nearness, fit: Callable[[NodeView], NodeView | None]) -> Iterator[NodeView]:
     """Yield the nodes that fit, nearest first; those of one distance are looked at only when their turn comes."""
     fabric = snapshot.atlas.fabric(snapshot.nodes, len(snapshot.levels))
     for _, groups in groupby(sorted(fabric.groups, key=lambda one: -near(one[0])), key=lambda one: near(one[0])):
-        names = (name for _, start, end in groups for name in fabric.names[start:end])
-        free = [view for name in names if (view := fit(name)) is not None]
-        yield from sorted(free, key=lambda view: closest(view, near))
+        views = [snapshot.nodes[name] for _, start, end in groups for name in fabric.names[start:end]]
+        views.sort(key=lambda view: (weakness(view), view.free_gpus))  # equals stay in the order of the topology
+        yield from (view for view in views if fit(view) is not None)
 
 
 def _in_each(views: Iterable[NodeView], depth: int, domains: int, count: int) -> Iterator[NodeView]:
