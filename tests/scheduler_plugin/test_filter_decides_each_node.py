@@ -7,7 +7,7 @@ from outrider.api import reasons
 from outrider.api.core import Container, NamedReference, Pod, PodStatus, ResourceRequirements, Taint
 from outrider.api.gangplacement import PlacementState
 from outrider.api.gpunode import Health, Mode, Verdict
-from outrider.api.names import UNHEALTHY_TAINT
+from outrider.api.names import IGNORE_LABEL, UNHEALTHY_TAINT
 from scheduler_plugin.extender.decide import Decision, decide
 from scheduler_plugin.rules import Rules
 from tests.scheduler_plugin.builders import (
@@ -114,6 +114,15 @@ def test_an_unplanned_gang_member_waits_everywhere() -> None:
     waiting = make_placement("train", {0: "n0"}, state=PlacementState.WAITING)
     for snapshot in (make_snapshot(make_node("n0")), make_snapshot(make_node("n0"), waiting)):
         assert decide(pod, ["n0"], snapshot, NOW).unresolvable == {"n0": reasons.GANG_NOT_PLANNED}
+
+
+def test_a_member_that_was_freed_by_hand_waits_for_no_plan_and_still_keeps_off_sick_nodes() -> None:
+    pod = make_pod("train-0", job="train", rank=0, gated=False)
+    labels = pod.metadata.labels | {IGNORE_LABEL: "true"}
+    freed = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
+    snapshot = make_snapshot(make_node("n0"), make_node("n1"), make_gpunode("n1", verdict=Verdict.RESET), freed)
+    decision = decide(freed, ["n0", "n1"], snapshot, NOW)
+    assert (decision.allowed, decision.unresolvable) == (["n0"], {"n1": reasons.NODE_UNHEALTHY})
 
 
 def test_a_planned_member_may_use_its_node_only() -> None:
