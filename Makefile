@@ -1,7 +1,7 @@
 # `make` alone prints the targets. Every step says what it does and how long it took.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup programs operators demo test test-more bench-demo bench-agent generate verify lint docs clean
+.PHONY: help setup programs operators demo test test-more bench-demo bench-agent bench-scheduling generate verify lint docs clean
 
 UV_VERSION := 0.13.9
 SETUP := .venv/.outrider-setup
@@ -66,6 +66,9 @@ bench-demo: $(SETUP) ## Figures of the demo: bench/out/demo.json and a table
 SOAK_MINUTES ?= 0
 bench-agent: $(SETUP) ## Figures of the node agent: bench/out/agent.json and a table; SOAK_MINUTES=30 watches its memory too
 	$(STEP) "Agent bench" $(BIN)/python -m bench.agent --soak-minutes $(SOAK_MINUTES)
+
+bench-scheduling: $(SETUP) ## Figures of gang scheduling at 5,000 nodes: bench/out/scheduling.json and a table
+	$(STEP) "Scheduling bench" $(BIN)/python -m bench.scheduling
 
 docs: $(SETUP) ## Build the documentation site into site/
 	$(STEP) "Documentation" $(BIN)/zensical build

@@ -165,15 +165,18 @@ class CpuTime:
 
 
 def rss_megabytes(pid: int) -> float:
-    """Return the resident memory of a process."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(line.split()[1]) / 1024
+    """Return the resident memory of a process and its children, shared pages counted in each."""
+    lines = (line for one in _family(pid) for line in Path(f"/proc/{one}/status").read_text().splitlines())
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
 def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+    stats = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in _family(pid))
+    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / _CLOCK_TICKS
+
+
+def _family(pid: int) -> list[int]:
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
 def _join(body: dict[str, Any], job: str, uid: str, index: int) -> None:
