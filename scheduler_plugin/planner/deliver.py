@@ -22,7 +22,7 @@ from scheduler_plugin.metrics import UNGATED_PODS
 from scheduler_plugin.placing.constraints import required_terms
 
 _LOG: Final = logging.getLogger(__name__)
-_AT_ONCE: Final = 16  # requests in flight: more only queue up in the API server
+_AT_ONCE: Final = 32  # requests in flight: as many as the client lets through at a time
 _NAME_MAX: Final = 253  # characters of an object's name; apimachinery's DNS-1123 subdomain
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _WHY_PATH: Final = f"/metadata/annotations/{WHY_ANNOTATION.replace('/', '~1')}"
