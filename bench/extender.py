@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ import aiohttp
 import msgspec
 
 from bench.figures import Figure, against, write
-from bench.load import load, pod, rss_megabytes
+from bench.load import Load, pod, rss_megabytes
 from outrider.api.core import Node, NodeStatus
 from outrider.api.gpunode import GPUNode, GPUNodeStatus, Health
 from outrider.api.meta import ObjectMeta
@@ -35,7 +36,7 @@ from outrider.topology import levels_from
 from outrider.workloads import GPU
 from scheduler_plugin.cluster.world import World
 from scheduler_plugin.rules import Rules
-from testbed import cluster, labels
+from testbed import cluster, control_plane, labels
 from testbed.build import program
 from testbed.say import step, to_stderr
 from testbed.scheduling import Scheduling, prepare
@@ -43,6 +44,7 @@ from testbed.state import State
 
 OUT: Final = Path(__file__).with_name("out") / "extender.json"
 _TESTBED: Final = "bench-extender"
+_NAMESPACE: Final = "bench"
 _CRDS: Final = Path(__file__).parent.parent / "charts" / "outrider" / "files" / "crds"
 _RATE: Final = 100.0  # requests a second, filter and prioritize in turns, as kube-scheduler asks
 _EVENTS: Final = 50.0  # changes of a node's health a second: 5,000 agents that each write every 100 seconds
@@ -80,13 +82,15 @@ async def _measure(state: State, folder: Path, seconds: float, nodes: int, pods:
     await (await asyncio.create_subprocess_exec(*map(str, install), stdout=asyncio.subprocess.DEVNULL)).wait()
     prepare(state)
     plugin = Scheduling(state, folder, {})
-    async with connect("outrider-bench", kubeconfig=kubeconfig) as client, load(state, client, "bench") as waiting:
+    with closing(control_plane.admin(state)) as api:
+        api.ensure("/api/v1/namespaces", {"metadata": {"name": _NAMESPACE}})
+    async with connect("outrider-bench", kubeconfig=kubeconfig) as client:
         with step(to_stderr, f"{pods} pods and health of {nodes} nodes", "there"):
             await _each(nodes, lambda index: _healthy(client, index))
             await _each(pods, lambda index: _bound(client, index, nodes))
         plugin.start()
         started_mb = _megabytes(plugin.pid)
-        await waiting.gangs(1, _GANG)
+        await Load(client, _NAMESPACE).gangs(1, _GANG)
         try:
             flow = asyncio.create_task(_flow(client, nodes))
             with step(to_stderr, f"{_RATE:g} requests a second for {seconds:g} s", "measured"):
@@ -145,11 +149,11 @@ def _health(index: int, score: int) -> dict[str, Any]:
 
 async def _bound(client: Client, index: int, nodes: int) -> None:
     """Create one of the pods that are there already: every fourth has half of its node's GPUs."""
-    body = pod(f"there-{index}", "bench", SCHEDULER_NAME, 4, {})
+    body = pod(f"there-{index}", _NAMESPACE, SCHEDULER_NAME, 4, {})
     body["spec"]["nodeName"] = f"kwok-{index % nodes:04d}"
     if index >= nodes:
         body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
-    await client.create(PODS, body, "bench")
+    await client.create(PODS, body, _NAMESPACE)
 
 
 async def _flow(client: Client, nodes: int) -> None:
@@ -174,7 +178,7 @@ async def asked(url: str, seconds: float, nodes: int) -> Latencies:
     gc.disable()  # a pause of this process is none of the extender's
     body = msgspec.json.encode(
         {
-            "Pod": pod("asked", "bench", SCHEDULER_NAME, 4, {}),
+            "Pod": pod("asked", _NAMESPACE, SCHEDULER_NAME, 4, {}),
             "Nodes": None,
             "NodeNames": [f"kwok-{index:04d}" for index in range(nodes)],
         }
