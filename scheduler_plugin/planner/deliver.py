@@ -13,7 +13,7 @@ from outrider.api.gangplacement import GangPlacement, GangPlacementSpec, GangPla
 from outrider.api.meta import Condition, ObjectMeta
 from outrider.api.names import GANG_GATE, TRACEPARENT_ANNOTATION, WHY_ANNOTATION
 from outrider.kube.client import Client, PatchType
-from outrider.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from outrider.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound, Unreachable
 from outrider.kube.kinds import GANGPLACEMENTS, PODS
 from outrider.telemetry import traces
 from outrider.workloads import GangRef, owner_reference
@@ -186,15 +186,24 @@ async def _tell(client: Client, pod: Pod, why: str) -> None:
 
 
 async def _each(items: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> list[Any]:
-    """Do the work on every item, a few at a time; the first failure is raised once the others have ended."""
+    """Do the work on every item, a few at a time; the first failure is raised once the others have ended.
+
+    Items that come after one which did not reach the API server are left for the next try, with None as result.
+    """
     turns = asyncio.Semaphore(_AT_ONCE)
+    failures: list[KubeError] = []
 
     async def one(item: Any) -> Any:
         async with turns:
-            return await work(item)
+            if any(isinstance(failure, Unreachable) for failure in failures):
+                return None
+            try:
+                return await work(item)
+            except KubeError as error:
+                failures.append(error)
+                return None
 
-    results = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
-    failures = [result for result in results if isinstance(result, BaseException)]
+    results = await asyncio.gather(*map(one, items))
     if failures:
         raise failures[0]
     return results
