@@ -15,7 +15,7 @@ from scheduler_plugin.cluster.snapshot import Plan, Snapshot
 from scheduler_plugin.placing.room import usable
 
 # Refusals that preempting the pods of a node can't cure: kube-scheduler then leaves the node's pods alone.
-_UNRESOLVABLE: Final = frozenset(
+UNRESOLVABLE: Final = frozenset(
     (
         reasons.NODE_UNHEALTHY,
         reasons.NODE_UNKNOWN_HEALTH,
@@ -37,7 +37,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     def refuse(self, name: str, reason: str) -> None:
         """Refuse a node: with or without hope that preemption there would help."""
-        (self.unresolvable if reason in _UNRESOLVABLE else self.failed)[name] = reason
+        (self.unresolvable if reason in UNRESOLVABLE else self.failed)[name] = reason
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ def _single(ask: Ask, names: Sequence[str], snapshot: Snapshot, now: float) -> D
     for name in names:
         reason = reason_of(name)
         if reason:
-            (decision.unresolvable if reason in _UNRESOLVABLE else decision.failed)[name] = reason
+            (decision.unresolvable if reason in UNRESOLVABLE else decision.failed)[name] = reason
         else:
             decision.allowed.append(name)
     return decision

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import io
 import json
+import re
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from outrider.api import reasons
 from outrider.api.gpunode import Verdict
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.extender import wire
+from scheduler_plugin.extender.decide import UNRESOLVABLE
 from scheduler_plugin.extender.server import Extender
 from tests.scheduler_plugin.builders import NOW, make_gpunode, make_node, make_pod, make_snapshot
 
@@ -229,6 +232,19 @@ async def test_16_a_fault_of_ours_is_a_500_and_the_next_request_is_answered() ->
 async def test_17_the_reasons_together_fit_an_event() -> None:
     texts = [value for name, value in vars(reasons).items() if name.startswith(("NODE_", "GANG_NOT"))]
     assert len("; ".join(f"5000 {text}" for text in texts).encode()) < 1024
+
+
+async def test_17_each_reason_of_filter_is_in_the_reference_with_what_preemption_could_do() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "extender.md").read_text()
+    rows = re.findall(r"^\| `([^`]+)` \| (yes|no) \|", page, re.MULTILINE)
+    hopeless = {reason for reason, preemption in rows if preemption == "no"}
+    assert hopeless == UNRESOLVABLE
+    assert {reason for reason, _ in rows} - hopeless == {
+        reasons.NODE_NO_GPU,
+        reasons.NODE_RESERVED,
+        reasons.NODE_NOT_SEEN,
+    }
+    assert len(rows) <= 10
 
 
 async def test_18_a_body_that_does_not_arrive_is_answered_within_the_deadline(http: Http) -> None:
