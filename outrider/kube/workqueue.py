@@ -1,8 +1,9 @@
 """Keys that wait for work: each at most once, never with two workers at the same time."""
 
 import asyncio
+import heapq
+import itertools
 import random
-from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, TypeVar
 
@@ -18,7 +19,7 @@ class WorkQueue(Generic[K]):
     """A queue of keys. A worker takes one by ``get`` and ends it by ``done`` or ``retry``.
 
     A key added while its work is going on is handed out again afterwards: the work may have read older state. Keys are
-    handed out as they came, or, where ``order`` gives a key's turn, the lowest turn first.
+    handed out as they came, or, where ``order`` gives a key's turn when it is added, the lowest turn first.
     """
 
     def __init__(
@@ -26,7 +27,8 @@ class WorkQueue(Generic[K]):
     ) -> None:
         self._random_unit = random_unit
         self._order = order
-        self._waiting: deque[K] = deque()
+        self._waiting: list[tuple[Any, int, K]] = []  # a heap: turn, then arrival
+        self._arrivals = itertools.count()
         self._queued: set[K] = set()
         self._working: set[K] = set()
         self._again: set[K] = set()
@@ -45,7 +47,8 @@ class WorkQueue(Generic[K]):
             self._again.add(key)
         elif key not in self._queued:
             self._queued.add(key)
-            self._waiting.append(key)
+            turn = self._order(key) if self._order else 0
+            heapq.heappush(self._waiting, (turn, next(self._arrivals), key))
             self._available.set()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -63,16 +66,9 @@ class WorkQueue(Generic[K]):
         while not self._waiting:
             self._available.clear()
             await self._available.wait()
-        key = self._next()
+        _, _, key = heapq.heappop(self._waiting)
         self._queued.discard(key)
         self._working.add(key)
-        return key
-
-    def _next(self) -> K:
-        if self._order is None or len(self._waiting) == 1:
-            return self._waiting.popleft()
-        key = min(self._waiting, key=self._order)
-        self._waiting.remove(key)
         return key
 
     def done(self, key: K) -> None:

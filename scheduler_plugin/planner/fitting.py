@@ -27,12 +27,14 @@ def fit(case: Case, members: Sequence[Member], spares: int) -> Placement | Refus
     """
     asked = case.gang_of(members)
     result = plan(asked, case.snapshot, spares, case.now)
+    if isinstance(result, Placement):
+        return result
     behind = behind_of(case)
-    if isinstance(result, Refusal) and behind:
-        result = plan(asked, without_holds(case.snapshot, behind), spares, case.now)
+    freed = without_holds(case.snapshot, behind)
+    if behind:
+        result = plan(asked, freed, spares, case.now)
     if isinstance(result, Refusal) and asked.excluded:
-        anywhere = msgspec.structs.replace(asked, excluded=frozenset())
-        again = plan(anywhere, without_holds(case.snapshot, behind), spares, case.now)
+        again = plan(msgspec.structs.replace(asked, excluded=frozenset()), freed, spares, case.now)
         result = again if isinstance(again, Placement) else result
     return result
 
@@ -59,10 +61,10 @@ def beside(
     """Return nodes for members that join the gang's pods on ``survivors``; what others behind it hold, last of all."""
     snapshot = occupied(case.snapshot, _own(case))
     result = replace(asked, survivors, wishes, snapshot, case.now)
-    behind = behind_of(case)
-    if not behind or (isinstance(result, Placement) and len(result.nodes) == len(asked.members)):
+    if isinstance(result, Placement) and len(result.nodes) == len(asked.members):
         return result
-    return replace(asked, survivors, wishes, without_holds(snapshot, behind), case.now)
+    behind = behind_of(case)
+    return replace(asked, survivors, wishes, without_holds(snapshot, behind), case.now) if behind else result
 
 
 def _own(case: Case) -> dict[str, Counter[str]]:

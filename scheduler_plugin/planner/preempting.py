@@ -144,6 +144,8 @@ def remaining(snapshot: Snapshot, victims: Sequence[Victim]) -> tuple[Victim, ..
 def displaced_by(case: Case) -> str:
     """Return the name of the gang that this one makes room for, and is not yet out of the way; else nothing."""
     bound = {pod.metadata.uid for pod in case.pods if pod.spec.node_name}
+    if not bound:
+        return ""
     for plan_ in case.snapshot.plans.values():
         for victim in plan_.placement.status.preempting:
             if victim.job_uid == case.gang.job.uid and not bound.isdisjoint(victim.pod_uids):
