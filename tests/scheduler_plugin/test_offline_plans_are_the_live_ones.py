@@ -18,7 +18,7 @@ from scheduler_plugin.offline.pods import hypothesis
 from scheduler_plugin.offline.saved import Saved, decode, encode
 from scheduler_plugin.offline.take import take
 from testbed.kwok_stages import ENDLESS
-from tests.scheduler_plugin.real import eventually, placement_of, planned, pod_spec
+from tests.scheduler_plugin.real import bound, eventually, placement_of, planned, pod_spec
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling")]
 
@@ -71,7 +71,7 @@ async def test_a_job_that_does_not_fit_waits_for_what_it_was_said_to_wait_for(
     client: Client, kubeconfig: Path, namespace: str
 ) -> None:
     await client.create(JOBS, job("first", 40), namespace)
-    await planned(client, namespace, "job-first")
+    await bound(client, namespace, "first", 40)
     body = job("second", 12)
     said = landed(await snapshot(kubeconfig), namespace, body)
     assert not said.fits
