@@ -26,7 +26,7 @@ pytestmark = pytest.mark.control_plane
 
 
 def placement(namespace: str, *, owned: bool = True, held: bool = False) -> GangPlacement:
-    spec = GangPlacementSpec(job_kind="Job", job_name="train", job_uid="uid", size=2, owned=owned)
+    spec = GangPlacementSpec(job_kind="Job", job_name="train", job_uid=f"uid-{namespace}", size=2, owned=owned)
     made = GangPlacement(metadata=ObjectMeta(name="job-train", namespace=namespace), spec=spec)
     if not held:
         return made
@@ -86,7 +86,7 @@ async def test_a_placement_without_owner_goes_with_the_last_pod_and_one_with_an_
     kept = msgspec.structs.replace(
         keeps,
         metadata=msgspec.structs.replace(keeps.metadata, name="job-kept"),
-        spec=msgspec.structs.replace(keeps.spec, job_uid="other"),
+        spec=msgspec.structs.replace(keeps.spec, job_uid=f"other-{namespace}"),
     )
     await write_placement(client, kept)
 
