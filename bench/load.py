@@ -148,7 +148,7 @@ def standing_still(pids: Sequence[int]) -> Iterator[None]:
 
 
 class CpuTime:
-    """CPU seconds that a testbed's processes, and this one, have used since it was made, by name."""
+    """CPU seconds that a testbed's processes, and this one, with their children, have used since it was made, by name."""
 
     def __init__(self, state: State) -> None:
         self._pids = {name: processes.find(state, name) for name in processes.names(state)} | {"bench": os.getpid()}
@@ -161,7 +161,9 @@ class CpuTime:
         return dict(sorted(used.items(), key=lambda entry: -entry[1]))
 
     def _now(self) -> dict[str, float]:
-        return {name: _cpu_seconds(pid) for name, pid in self._pids.items() if pid is not None}
+        own = {pid for pid in self._pids.values() if pid is not None}  # this process has started some of the others
+        families = {name: {pid, *(_family(pid) - own)} for name, pid in self._pids.items() if pid is not None}
+        return {name: sum(map(_cpu_seconds, family)) for name, family in families.items()}
 
 
 def rss_megabytes(pid: int) -> float:
@@ -171,12 +173,13 @@ def rss_megabytes(pid: int) -> float:
 
 
 def _cpu_seconds(pid: int) -> float:
-    stats = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in _family(pid))
-    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / _CLOCK_TICKS
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
 
 
-def _family(pid: int) -> list[int]:
-    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+def _family(pid: int) -> set[int]:
+    """Return the process and its children."""
+    return {pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())}
 
 
 def _join(body: dict[str, Any], job: str, uid: str, index: int) -> None:
