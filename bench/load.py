@@ -148,7 +148,7 @@ def standing_still(pids: Sequence[int]) -> Iterator[None]:
 
 
 class CpuTime:
-    """CPU seconds that a testbed's processes, and this one, with their children, have used since it was made, by name."""
+    """CPU seconds used since it was made by a testbed's processes and by this one, by name, children included."""
 
     def __init__(self, state: State) -> None:
         self._pids = {name: processes.find(state, name) for name in processes.names(state)} | {"bench": os.getpid()}
