@@ -24,6 +24,7 @@ from testbed.state import State
 _PLUGIN: Final = "scheduler-plugin"
 _SCHEDULER: Final = "outrider-kube-scheduler"
 _NAMESPACE: Final = "outrider-system"
+_MALLOC: Final = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "131072"}  # as the chart sets them
 
 
 class Scheduling:
@@ -54,7 +55,11 @@ class Scheduling:
 
     def start(self) -> None:
         """Start the plugin and wait until its filter knows the cluster."""
-        environment = {"KUBECONFIG": str(self._own_kubeconfig), "POD_NAME": self._name, "POD_NAMESPACE": _NAMESPACE}
+        environment = {
+            "KUBECONFIG": str(self._own_kubeconfig),
+            "POD_NAME": self._name,
+            "POD_NAMESPACE": _NAMESPACE,
+        } | _MALLOC
         argv = [sys.executable, "-m", "scheduler_plugin", "--config", self._config]
         processes.spawn(self._state, self._process, argv, environment)
         _wait(self._ready, lambda: processes.require_running(self._state, self._process))
