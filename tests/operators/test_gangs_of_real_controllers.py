@@ -20,7 +20,10 @@ class Case(NamedTuple):
     """Leaves per gang."""
 
     recreated: int = 1
-    """Pods that the controller makes anew when one is evicted."""
+    """Pods that the controller makes anew when one is evicted; 0: training-operator 1.9 replaces no TFJob's worker."""
+
+    staged: bool = False
+    """Pods that come later take the seats kept for them, which need not lie in the order of ranks."""
 
     @property
     def members(self) -> int:
@@ -32,15 +35,15 @@ CASES = [
     Case(jobs.stateful_set("parallel"), (3,)),
     Case(jobs.job_set("replicas"), (4,)),
     Case(jobs.job_set("exclusive"), (4,), leaves=2),
-    Case(jobs.job_set("depends-on"), (4,)),
-    Case(jobs.job_set("in-order"), (4,)),
+    Case(jobs.job_set("depends-on"), (4,), staged=True),
+    Case(jobs.job_set("in-order"), (4,), staged=True),
     Case(jobs.leader_worker_set("created"), (4, 4), recreated=4),
-    Case(jobs.leader_worker_set("leader-ready", restart="None"), (4, 4)),
-    Case(jobs.leader_worker_set("exclusive", restart="None"), (4, 4)),
+    Case(jobs.leader_worker_set("leader-ready", restart="None"), (4, 4), staged=True),
+    Case(jobs.leader_worker_set("exclusive", restart="None"), (4, 4), staged=True),
     Case(jobs.leader_worker_set("leader-template", restart="None"), (3, 3)),
     Case(jobs.pytorch_job("master"), (4,)),
     Case(jobs.pytorch_job("elastic"), (3,)),
-    Case(jobs.tf_job(), (3,)),
+    Case(jobs.tf_job(), (3,), recreated=0),
     Case(jobs.jax_job(), (3,)),
     Case(jobs.mpi_job("at-startup"), (3,)),
     Case(jobs.mpi_job("workers-ready"), (3,)),
@@ -48,7 +51,7 @@ CASES = [
     Case(jobs.train_job("torch"), (3,)),
     Case(jobs.train_job("deepspeed"), (3,)),
     Case(jobs.ray_cluster("workers"), (3,)),
-    Case(jobs.ray_cluster("multi-host"), (4,), recreated=2),
+    Case(jobs.ray_cluster("multi-host"), (4,)),
     Case(jobs.ray_job(), (2,)),
 ]
 
@@ -71,9 +74,11 @@ def test_a_gang_is_placed_whole_and_a_failed_node_is_replaced_by_a_spare(site: S
     assert planned == by_uid(before)
     for one in placements:
         nodes = nodes_of(one)
-        assert nodes == sorted(set(nodes)), "neighbours in rank are neighbours in the network"
+        assert len(set(nodes)) == len(nodes)
+        assert case.staged or nodes == sorted(nodes), "neighbours in rank are neighbours in the network"
         assert len({leaf_of(node) for node in nodes}) == case.leaves
-    _fail_one(site, case, placements, before)
+    if case.recreated:
+        _fail_one(site, case, placements, before)
 
 
 SINGLES = [jobs.job("plain"), jobs.stateful_set("ordered")]
@@ -92,7 +97,6 @@ def test_pods_that_do_not_start_together_are_placed_each_on_its_own(site: Site, 
         return len(nodes) == example.pods and None not in nodes and lost["spec"]["nodeName"] not in nodes
 
     assert site.eventually(elsewhere, "pods on healthy nodes")
-    assert not any(one["status"]["ranks"] for one in site.any_placements() if "status" in one)
 
 
 def _fail_one(site: Site, case: Case, placements: list[Object], before: list[Object]) -> None:
@@ -115,7 +119,9 @@ def _fail_one(site: Site, case: Case, placements: list[Object], before: list[Obj
     if case.recreated == 1:
         (node,) = (after[uid] for uid in after.keys() - kept)
         assert leaf_of(node) == leaf_of(lost["node"])
-        near = [spare for spare in broken["status"]["spares"] if leaf_of(spare) == leaf_of(node)]
+        taken = by_uid(before).values()  # a spare may have gone to the other gang of the same job
+        spares = [spare for spare in broken["status"]["spares"] if spare not in taken]
+        near = [spare for spare in spares if leaf_of(spare) == leaf_of(node)]
         assert node in near[:1] or not near
     again = site.placements(len(case.gangs), revision=broken["status"]["revision"])
     assert {rank["podUid"]: rank["node"] for one in again for rank in one["status"]["ranks"]} == after
