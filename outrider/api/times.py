@@ -9,8 +9,15 @@ def rfc3339(unix: float) -> str:
 
 
 def parse_rfc3339(text: str) -> float:
-    """Return seconds since 1970. Raises ValueError for text that is no RFC 3339 time, or that lacks its zone."""
+    """Return seconds since 1970.
+
+    Raises ValueError for text that is no RFC 3339 time, that lacks its zone, or whose zone takes it out of the years
+    1 to 9999: what was read can always be written again.
+    """
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone: write it as 2026-01-31T12:00:00Z")
-    return time.timestamp()
+    try:
+        return time.astimezone(UTC).timestamp()
+    except OverflowError:
+        raise ValueError(f"{text!r} is in no year from 1 to 9999 UTC") from None

@@ -25,6 +25,7 @@ _SUFFIXES: Final = {
     "Ei": Decimal(2) ** 60,
 }
 _QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE]([+-]?[0-9]{1,3})|([numkMGTPE]|[KMGTPE]i)?)")
+_MOST: Final = 2**63 - 1  # Quantity.MilliValue is an int64
 _LONGEST: Final = 64  # characters; the API server's canonical form is far shorter
 
 
@@ -36,6 +37,8 @@ class BadQuantity(ValueError):
 def milli(text: str) -> int:
     """Return a quantity in thousandths, rounded up as the scheduler does (Quantity.MilliValue).
 
+    What is beyond its range counts as the largest amount there is, or the smallest.
+
     Raises BadQuantity, whose message holds the text.
     """
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
@@ -43,4 +46,5 @@ def milli(text: str) -> int:
         raise BadQuantity(f"not a quantity: {text[:_LONGEST]!r} (write it as 8, 500m or 2Gi)")
     number, exponent, suffix = match.groups()
     scale = Decimal(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
-    return int((Decimal(number) * scale * 1000).to_integral_value(ROUND_CEILING))
+    thousandths = (Decimal(number) * scale * 1000).to_integral_value(ROUND_CEILING)
+    return max(-_MOST, min(_MOST, int(thousandths)))

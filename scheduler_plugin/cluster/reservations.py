@@ -11,19 +11,26 @@ from scheduler_plugin.cluster.members import Member
 def reserved(status: GangPlacementStatus) -> dict[str, dict[str, int]]:
     """Return what the placement's reservations hold, in thousandths by node and resource name.
 
-    A quantity that is none, written by hand, holds nothing; so does a rank without a node of its own.
+    The nodes are those of ``seats``. A quantity that is none, written by hand, holds nothing there.
     """
     held: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for one in status.reservations:
-        requests = _amounts(one.requests)
-        for _, node in zip(one.ranks, one.nodes, strict=False):
-            held[node].update(requests)
+    for node, requests in _by_rank(status).values():
+        held[node].update(requests)
     return {node: dict(amounts) for node, amounts in held.items()}
 
 
 def seats(status: GangPlacementStatus) -> dict[int, str]:
-    """Return the node that is held for each rank."""
-    return {rank: node for one in status.reservations for rank, node in zip(one.ranks, one.nodes, strict=False)}
+    """Return the node that is held for each rank: one, whatever was written by hand; a rank without any has none."""
+    return {rank: node for rank, (node, _) in _by_rank(status).items()}
+
+
+def _by_rank(status: GangPlacementStatus) -> dict[int, tuple[str, Mapping[str, int]]]:
+    return {
+        rank: (node, amounts)
+        for one in status.reservations
+        for amounts in (_amounts(one.requests),)
+        for rank, node in zip(one.ranks, one.nodes, strict=False)
+    }
 
 
 def reservations(members: Iterable[Member], nodes: Mapping[str, str]) -> list[Reservation]:

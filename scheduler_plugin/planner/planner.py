@@ -203,6 +203,10 @@ class Planner:
                 metrics.ERRORS.inc()
                 _LOG.warning("gang is tried again", extra={"job_uid": job_uid, "problem": str(error)})
                 queue.retry(job_uid)
+            except Exception:  # noqa: BLE001 - one gang that nobody thought of must not stop all the others
+                metrics.ERRORS.inc()
+                _LOG.exception("gang can't be planned, tried again: please report this", extra={"job_uid": job_uid})
+                queue.retry(job_uid)
             else:
                 queue.done(job_uid)
                 if again_seconds is not None:
