@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from prometheus_client.core import Metric
@@ -13,10 +13,11 @@ from prometheus_client.registry import Collector
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.extender import frames
 from scheduler_plugin.extender.mirror import Sender, Update
+from scheduler_plugin.extender.silence import TICK_SECONDS, Silence
 
 _MODULE: Final = "scheduler_plugin.extender.process"
 _GRACE_SECONDS: Final = 5.0
-_SILENCE_SECONDS: Final = 60.0  # it tells its metrics each second: one that does not is stuck
+_SILENT_TICKS: Final = 60  # it tells its metrics each second: one that does not is stuck
 _MOST_BYTES: Final = 64 * 1024 * 1024  # told and not read: one so far behind is stuck
 
 
@@ -27,9 +28,9 @@ class ExtenderEndedError(RuntimeError):
 class Feed(Collector):
     """One extender process. Nothing is told before ``begin``; ``port`` is 0 until it serves."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], *, silence_seconds: float = _SILENCE_SECONDS) -> None:
+    def __init__(self, snapshot: Callable[[], Snapshot], *, silent_ticks: int = _SILENT_TICKS) -> None:
         self.port = 0
-        self._silence_seconds = silence_seconds
+        self._silence = Silence(silent_ticks)
         self._snapshot, self._sender = snapshot, Sender()
         self._writer: asyncio.StreamWriter | None = None
         self._begun = False
@@ -42,18 +43,18 @@ class Feed(Collector):
             argv = [sys.executable, "-m", _MODULE, str(theirs.fileno())]
             process = await asyncio.create_subprocess_exec(*argv, pass_fds=[theirs.fileno()])
         reader, writer = await asyncio.open_connection(sock=ours)
+        beat = asyncio.create_task(self._beat(writer))
         try:
             writer.write(frames.frame(start))
             self._writer = writer
             self._tell_everything()
             while True:
-                async with asyncio.timeout(self._silence_seconds):
-                    message = await frames.receive(reader, frames.FROM_EXTENDER)
-                self._take(message)
-        except (EOFError, ConnectionError, TimeoutError) as error:
+                self._take(await frames.receive(reader, frames.FROM_EXTENDER))
+        except (EOFError, ConnectionError) as error:
             code = await _ended(process, writer)
             raise ExtenderEndedError(f"the extender's process ended, or was stuck: code {code}") from error
         finally:
+            beat.cancel()
             self._writer, self.port = None, 0
             await _ended(process, writer)
 
@@ -62,10 +63,11 @@ class Feed(Collector):
         self._begun = True
         self._tell_everything()
 
-    def on_views(self, names: Iterable[str]) -> None:
+    def on_views(self, names: Collection[str]) -> None:
         """Tell what changed."""
         if self._begun and self._writer is not None:
-            self._write(self._sender.changes(self._snapshot(), names))
+            for update in self._sender.updates(self._snapshot(), names):
+                self._write(update)
             if self._writer.transport.get_write_buffer_size() > _MOST_BYTES:
                 self._writer.transport.abort()  # ``run`` then says that it ended
 
@@ -82,7 +84,15 @@ class Feed(Collector):
         if self._writer is not None:
             self._writer.write(frames.frame(frames.Changes(update)))
 
+    async def _beat(self, writer: asyncio.StreamWriter) -> None:
+        """Say that the plugin is there, and notice when the extender is not."""
+        while not self._silence.tick():
+            writer.write(frames.frame(frames.Here()))
+            await asyncio.sleep(TICK_SECONDS)
+        writer.transport.abort()  # ``run`` then says that it ended
+
     def _take(self, message: frames.FromExtender) -> None:
+        self._silence.heard()
         match message:
             case frames.Serving():
                 self.port = message.port

@@ -5,7 +5,7 @@ for tens of milliseconds, pod after pod.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -54,9 +54,12 @@ class Sender:
     def everything(self, snapshot: Snapshot) -> list[Update]:
         """Return the updates that make an empty mirror like the snapshot."""
         self._plans, self._kept = {}, {}
-        names, first = list(snapshot.nodes), Update(gpu_resources=snapshot.gpu_resources)
-        chunks = [names[start : start + _CHUNK] for start in range(0, len(names), _CHUNK)]
-        return [first, *(self.changes(snapshot, chunk) for chunk in [*chunks, []])]
+        return [Update(gpu_resources=snapshot.gpu_resources), *self.updates(snapshot, snapshot.nodes)]
+
+    def updates(self, snapshot: Snapshot, names: Collection[str]) -> list[Update]:
+        """Return what is new since the last call, in parts that are read within milliseconds each."""
+        rest = list(names)
+        return [self.changes(snapshot, rest[start : start + _CHUNK]) for start in range(0, max(len(rest), 1), _CHUNK)]
 
     def changes(self, snapshot: Snapshot, names: Iterable[str]) -> Update:
         """Return what is new since the last call: these nodes, and whatever else is."""

@@ -5,6 +5,7 @@ It answers kube-scheduler from its mirror whatever the plugin does, and ends wit
 
 import asyncio
 import gc
+import logging
 import signal
 import socket
 import sys
@@ -17,12 +18,14 @@ from prometheus_client import generate_latest
 
 from outrider.telemetry import logs, traces
 from scheduler_plugin.extender import frames
-from scheduler_plugin.extender.metrics import REGISTRY
+from scheduler_plugin.extender.metrics import REGISTRY, SILENCES
 from scheduler_plugin.extender.mirror import Mirror
 from scheduler_plugin.extender.server import Extender
+from scheduler_plugin.extender.silence import TICK_SECONDS, Silence
 
+_LOG: Final = logging.getLogger(__name__)
 _KEEP_ALIVE_SECONDS: Final = 3600.0  # Go's clients give up an idle connection after 90 (net/http, DefaultTransport)
-_METRICS_SECONDS: Final = 1.0
+_SILENT_TICKS: Final = 5
 _LARGEST_BACKLOG_BYTES: Final = 1 << 20  # of the socket's reader: what is beyond waits in the plugin
 _BINDS: Final = 50  # tries for the port, 100 ms each: a killed plugin's extender may still be on its way out
 
@@ -33,8 +36,8 @@ async def serve(connection: socket.socket) -> None:
     start = await frames.receive(reader, frames.TO_EXTENDER)
     logs.setup("scheduler", start.log_level)
     traces.setup("outrider-scheduler")
-    mirror = Mirror()
-    extender = Extender(lambda: mirror.snapshot, deadline_seconds=start.deadline_seconds)
+    mirror, silence = Mirror(), Silence(_SILENT_TICKS)
+    extender = Extender(lambda: mirror.snapshot, deadline_seconds=start.deadline_seconds, deserted=lambda: silence.over)
     # Whoever closes an idle connection first must be the client: Go does not repeat a POST that a server cut off.
     runner = web.AppRunner(extender.application(), access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
     await runner.setup()
@@ -43,10 +46,10 @@ async def serve(connection: socket.socket) -> None:
         await _bind(lambda: web.TCPSite(runner, start.host or None, start.port, ssl_context=context))
         writer.write(frames.frame(frames.Serving(runner.addresses[0][1])))
         async with asyncio.TaskGroup() as group:
-            background = [group.create_task(_tell_metrics(writer))]
+            background = [group.create_task(_tick(writer, silence))]
             if start.tls and context:
                 background.append(group.create_task(start.tls.renew(context)))
-            await _follow(reader, mirror)
+            await _follow(reader, mirror, silence)
             for task in background:
                 task.cancel()
     finally:
@@ -66,22 +69,31 @@ async def _bind(site: Callable[[], web.TCPSite]) -> None:
             return
 
 
-async def _follow(reader: asyncio.StreamReader, mirror: Mirror) -> None:
+async def _follow(reader: asyncio.StreamReader, mirror: Mirror, silence: Silence) -> None:
     with suppress(EOFError, ConnectionError):
         whole = 0
         while True:
-            changes = await frames.receive(reader, frames.TO_EXTENDER)
-            mirror.apply(changes.update)
-            whole += len(changes.update.nodes)
+            message = await frames.receive(reader, frames.TO_EXTENDER)
+            if silence.heard():
+                _LOG.warning("the plugin's main process is heard again: requests are answered")
+            if isinstance(message, frames.Changes):
+                mirror.apply(message.update)
+                whole += len(message.update.nodes)
             if whole > 1000:
                 gc.freeze()  # what is known of the cluster stays: no need to look it through again and again
                 whole = 0
+            await asyncio.sleep(0)  # many changes may be there to read: kube-scheduler comes in between
 
 
-async def _tell_metrics(writer: asyncio.StreamWriter) -> None:
+async def _tick(writer: asyncio.StreamWriter, silence: Silence) -> None:
+    """Tell the metrics, and notice when the plugin says nothing any more: what we know is getting old then."""
     while True:
-        writer.write(frames.frame(frames.Metrics(generate_latest(REGISTRY).decode())))
-        await asyncio.sleep(_METRICS_SECONDS)
+        if not writer.transport.get_write_buffer_size():  # else nobody reads: it would pile up
+            writer.write(frames.frame(frames.Metrics(generate_latest(REGISTRY).decode())))
+        await asyncio.sleep(TICK_SECONDS)
+        if silence.tick():
+            SILENCES.inc()
+            _LOG.error("the plugin's main process is silent: requests get HTTP 503 until it is heard again")
 
 
 if __name__ == "__main__":

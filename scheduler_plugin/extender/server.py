@@ -34,13 +34,20 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Extender:
     """Answers filter, prioritize and preempt from the snapshot that ``snapshot`` returns at that moment.
 
-    ``clock`` gives seconds since 1970; ``deadline_seconds`` bounds the wait for a request's body.
+    ``clock`` gives seconds since 1970; ``deadline_seconds`` bounds the wait for a request's body. While ``deserted``
+    nobody keeps the snapshot up to date, and the answer is 503: another replica may plan what we do not hear of.
     """
 
     def __init__(
-        self, snapshot: Callable[[], Snapshot], *, deadline_seconds: float = 0.5, clock: Callable[[], float] = time.time
+        self,
+        snapshot: Callable[[], Snapshot],
+        *,
+        deadline_seconds: float = 0.5,
+        clock: Callable[[], float] = time.time,
+        deserted: Callable[[], bool] = lambda: False,
     ) -> None:
         self._snapshot, self._deadline_seconds, self._clock = snapshot, deadline_seconds, clock
+        self._deserted = deserted
 
     def application(self) -> web.Application:
         """Return the application to serve."""
@@ -76,7 +83,10 @@ class Extender:
 
     async def _body(self, request: web.Request) -> bytes:
         async with asyncio.timeout(self._deadline_seconds):
-            return await request.read()
+            body = await request.read()
+        if self._deserted():
+            raise web.HTTPServiceUnavailable(text="the plugin's main process is silent: what is known here is old\n")
+        return body
 
     def _args(self, body: bytes) -> tuple[wire.Args, Pod]:
         args = wire.decode_args(body)
