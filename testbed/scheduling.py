@@ -85,6 +85,10 @@ class Scheduling:
         """Stop the plugin and its extender where they stand, in the middle of whatever they do."""
         os.killpg(self.pid, signal.SIGSTOP)
 
+    def hang(self) -> None:
+        """Stop the plugin's main process alone: its extender runs on, and nobody tells it anything."""
+        os.kill(self.pid, signal.SIGSTOP)
+
     def resume(self) -> None:
         """Let a paused plugin go on, as if nothing had happened."""
         os.killpg(self.pid, signal.SIGCONT)

@@ -5,7 +5,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -128,8 +128,9 @@ async def test_a_planner_killed_at_any_moment_between_plan_and_last_patch_leaves
     assert halfway or KILLS < 10, "no kill came between two patches"
 
 
+@pytest.mark.parametrize("stop", [Scheduling.pause, Scheduling.hang])
 async def test_a_leader_stopped_beyond_its_lease_doubles_nothing_when_it_wakes(
-    client: Client, namespace: str, scheduling: Scheduling, second: Scheduling
+    client: Client, namespace: str, scheduling: Scheduling, second: Scheduling, stop: Callable[[Scheduling], None]
 ) -> None:
     async def holder() -> str:
         return (await client.get(LEASES, "outrider-planner", "outrider-system")).spec.holder_identity
@@ -139,7 +140,7 @@ async def test_a_leader_stopped_beyond_its_lease_doubles_nothing_when_it_wakes(
     leader = scheduling if before == "plugin-0" else second
     await submit_pytorchjob(client, namespace, names[0], 7)
     await planned(client, namespace, f"pytorchjob-{names[0]}")
-    leader.pause()
+    stop(leader)
     try:
         for name in names[1:]:
             await submit_pytorchjob(client, namespace, name, 7)
