@@ -6,14 +6,12 @@ fails is taken back.
 """
 
 import itertools
-import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Final
 
 from outrider.api.core import Node, Owner, Pod
-from outrider.api.gangplacement import GangPlacement, GangPlacementStatus, PlacementState
+from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import GPUNode
 from outrider.api.meta import ObjectMeta
 from outrider.api.remediation import Remediation
@@ -22,24 +20,17 @@ from outrider.api.trainingpolicy import TrainingPolicy
 from outrider.topology import Domain
 from outrider.topology.domains import Path
 from outrider.workloads import (
-    BadQuantity,
     GangRef,
-    OwnerKey,
     gang_of,
     gated,
-    is_member,
-    key_of_owner,
-    owner_key,
-    owns,
-    policy_of,
-    priority_of,
 )
 from scheduler_plugin.cluster.blackholes import Blackholes, failure_of
 from scheduler_plugin.cluster.fabric import Atlas
-from scheduler_plugin.cluster.guests import Guest, guest_of
-from scheduler_plugin.cluster.members import GangState, amounts_of, gone, managed
+from scheduler_plugin.cluster.gangs import Gangs
+from scheduler_plugin.cluster.members import GangState, gone, managed
 from scheduler_plugin.cluster.nodes import Amounts, Body, Company, NodeView, body_of, renewed, view
-from scheduler_plugin.cluster.reservations import reserved, seats
+from scheduler_plugin.cluster.plans import Plans
+from scheduler_plugin.cluster.pods import Pods, nodes_of
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot, plan_from
 from scheduler_plugin.cluster.spares import Keeper, Kept, Spares
 from scheduler_plugin.cluster.suspects import suspected, suspicion
@@ -47,9 +38,6 @@ from scheduler_plugin.cluster.turns import Turn, turn
 from scheduler_plugin.cluster.volumes import Stock
 from scheduler_plugin.rules import Rules
 
-_LOG: Final = logging.getLogger(__name__)
-
-_FINE: Final = ("Running", "Succeeded")
 Change = tuple[NodeView | None, NodeView | None]
 
 
@@ -58,9 +46,9 @@ class World:
 
     ``snapshot`` is for reading at once: the next refresh changes it where it lies, since copying all nodes for each
     change of one would cost more than the change. What ``publish`` returns stays as it is. ``wake`` is called when a
-    refresh becomes due, ``on_gang`` with the UID of a job whose pods, placement or owner
-    changed, ``on_nodes`` with the views that a refresh changed, ``on_views`` with the names of all
-    nodes that a refresh looked at, even where only plans changed.
+    refresh becomes due, ``on_gang`` with the UID of a job whose pods, placement or owner changed, ``on_nodes`` with the
+    views that a refresh changed, ``on_views`` with the names of all nodes that a refresh looked at, even where only
+    plans changed.
     """
 
     def __init__(
@@ -78,18 +66,7 @@ class World:
         self._wake, self._on_gang, self._on_nodes, self._on_views = wake, on_gang, on_nodes, on_views
         self._bodies: dict[str, Body] = {}
         self._health: dict[str, GPUNode] = {}
-        self._pods: dict[str, Pod] = {}
-        self._asked: dict[str, Amounts] = {}
-        self._bound: defaultdict[str, set[str]] = defaultdict(set)
-        self._uses: dict[str, dict[str, Amounts]] = {}  # what a node's bound pods take, kept until one of them changes
-        self._gangs: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
-        self._owners: dict[OwnerKey, Owner] = {}
-        self._owner_uids: set[str] = set()
-        self._gangs_of: defaultdict[OwnerKey, set[str]] = defaultdict(set)  # owner -> UIDs of its gangs that have pods
-        self._policies: dict[str, TrainingPolicy] = {}
-        self._plans: dict[str, Plan] = {}
-        self._planned: defaultdict[str, dict[str, str]] = defaultdict(dict)  # node -> pod UID -> job UID
-        self._reserved: defaultdict[str, dict[str, Amounts]] = defaultdict(dict)  # node -> job UID -> for pods to come
+        self._pods, self._gangs, self._plans = Pods(), Gangs(), Plans()
         self._claims: dict[str, list[tuple[GangPlacement | None, GangPlacement | None]]] = {}
         self._views: dict[str, NodeView] = {}
         self._leaf_gpus: Counter[Path] = Counter()
@@ -97,8 +74,6 @@ class World:
         self._dirty: set[str] = set()
         self._stale = False
         self._clock = clock
-        self._guests: dict[str, Guest] = {}
-        self._nominated: defaultdict[str, set[str]] = defaultdict(set)  # node -> UIDs of pods that preempt there
         self._suspects: dict[Domain, dict[str, Remediation]] = {}
         self._blackholes, self._stock = Blackholes(), Stock()
         self._spares = Spares(rules.levels, rules.domain_spares, rules.borrowers_below)
@@ -124,26 +99,12 @@ class World:
 
     def on_job(self, old: Owner | None, new: Owner | None) -> None:
         """Take a change of a job, or of any other object that gangs come from."""
-        if old is not None:
-            self._owners.pop(key_of_owner(old), None)
-            self._owner_uids.discard(old.metadata.uid)
-        if new is not None:
-            self._owners[key_of_owner(new)] = new
-            self._owner_uids.add(new.metadata.uid)
-            for uid in self._gangs_of.get(key_of_owner(new), ()):
-                self._on_gang(uid)
-
-    def _owner_of(self, gang: GangRef, namespace: str) -> Owner | None:
-        key = owner_key(gang, namespace)
-        owner = self._owners.get(key) if key else None
-        return owner if owner is not None and owns(owner, gang) else None
+        for uid in self._gangs.keep_owner(old, new):
+            self._on_gang(uid)
 
     def on_policy(self, old: TrainingPolicy | None, new: TrainingPolicy | None) -> None:
         """Take a change of a policy. It holds for the plans that come after it."""
-        if new is not None:
-            self._policies[new.metadata.name] = new
-        elif old is not None:
-            self._policies.pop(old.metadata.name, None)
+        self._gangs.keep_policy(old, new)
 
     def on_remediation(self, old: Remediation | None, new: Remediation | None) -> None:
         """Take a change of an episode; those about domains make all of a domain's nodes suspect."""
@@ -190,16 +151,15 @@ class World:
     def _blame(self, pod: Pod) -> None:
         """Count a failure against the pod's node, where it is one."""
         gang = gang_of(pod)
-        fellows = self._gangs.get(gang.uid, {}).values() if gang else ()
-        alone = any(one.spec.node_name != pod.spec.node_name and one.status.phase in _FINE for one in fellows)
+        alone = gang is not None and self._gangs.works_elsewhere(gang.uid, pod)
         failure = failure_of(pod, self._clock(), alone=alone, gang=gang.uid if gang else "")
         if failure is not None:
             self._touch(*self._blackholes.note(pod.metadata.uid, failure))
 
     def _tell(self, pod: Pod) -> None:
-        owner = gang_of(pod)
-        if owner is not None:
-            self._on_gang(owner.uid)
+        gang = gang_of(pod)
+        if gang is not None:
+            self._on_gang(gang.uid)
 
     def on_placement(self, old: GangPlacement | None, new: GangPlacement | None) -> None:
         """Take a change of a placement. Its ranks hold their nodes until their pods are bound or gone."""
@@ -239,33 +199,12 @@ class World:
 
     def gang(self, job_uid: str) -> GangState | None:
         """Return what is known about a job's gang, None while it has no pods."""
-        pods = sorted(self._gangs.get(job_uid, {}).values(), key=lambda pod: (pod.metadata.name, pod.metadata.uid))
-        gang = next((gang for pod in pods if (gang := gang_of(pod))), None)
-        if gang is None:
-            return None
         plan = self._plans.get(job_uid)
-        namespace = pods[0].metadata.namespace
-        owner = self._owner_of(gang, namespace)
-        present = tuple(pod for pod in pods if is_member(pod) and (pod.status.phase == "Succeeded" or not gone(pod)))
-        policy, differs = policy_of(self._policies.values(), namespace, present or pods)
-        _, unequal = priority_of(present, owner)
-        return GangState(
-            job=gang,
-            namespace=namespace,
-            owner=owner,
-            pods=present,
-            placement=plan.placement if plan else None,
-            policy=policy,
-            notes=tuple(note for note in (differs, unequal) if note),
-        )
+        return self._gangs.state(job_uid, plan.placement if plan else None)
 
     def placements(self) -> list[tuple[GangPlacement, bool]]:
         """Return every placement, and whether it is orphaned: its job is not known and has no pods."""
-        return [(plan.placement, self._orphaned(uid, plan.placement)) for uid, plan in self._plans.items()]
-
-    def _orphaned(self, uid: str, placement: GangPlacement) -> bool:
-        owners = {uid, *(owner.uid for owner in placement.metadata.owner_references)}
-        return uid not in self._gangs and not owners & self._owner_uids
+        return [(plan.placement, self._gangs.orphaned(uid, plan.placement)) for uid, plan in self._plans.items()]
 
     def free_gpus(self) -> int:
         """Return the GPUs in use by no pod, in thousandths, whether held or not."""
@@ -278,14 +217,21 @@ class World:
 
     def unsettled(self, now: float) -> list[str]:
         """Return the UIDs of jobs that the planner has not seen placed, in the order of their turn at ``now``."""
-        waiting = {uid: self._turn(uid, pods, now) for uid, pods in self._gangs.items() if self._open(uid, pods)}
+        waiting = {uid: self._turn(uid, pods.values(), now) for uid, pods in self._gangs.items() if self._open(uid)}
         return sorted(waiting, key=waiting.__getitem__)
 
     def turn(self, uid: str, now: float) -> Turn:
         """Return a gang's turn, told by one of its pods: they are made together and share their priority."""
-        plan, pods = self._plans.get(uid), self._gangs.get(uid, {})
-        status = plan.placement.status if plan else GangPlacementStatus()
-        return turn(uid, status, itertools.islice(pods.values(), 1), self._rules.patience_seconds, now)
+        return self._turn(uid, itertools.islice(self._gangs.pods(uid), 1), now)
+
+    def _turn(self, uid: str, pods: Iterable[Pod], now: float) -> Turn:
+        return turn(uid, self._plans.status(uid), pods, self._rules.patience_seconds, now)
+
+    def _open(self, uid: str) -> bool:
+        plan = self._plans.get(uid)
+        if plan is not None and plan.placement.status.state is PlacementState.PLANNED:
+            return True
+        return any(managed(pod) and not pod.spec.node_name and not gone(pod) for pod in self._gangs.pods(uid))
 
     def gangs(self) -> Iterator[GangState]:
         """Yield all that is known about every gang."""
@@ -293,18 +239,7 @@ class World:
 
     def gated(self) -> list[Pod]:
         """Return the pods that wait for the planner to lift their gate."""
-        return [pod for pod in self._pods.values() if gated(pod) and managed(pod) and not gone(pod)]
-
-    def _open(self, uid: str, pods: Mapping[str, Pod]) -> bool:
-        plan = self._plans.get(uid)
-        if plan is not None and plan.placement.status.state is PlacementState.PLANNED:
-            return True
-        return any(managed(pod) and not pod.spec.node_name and not gone(pod) for pod in pods.values())
-
-    def _turn(self, uid: str, pods: Mapping[str, Pod], now: float) -> Turn:
-        plan = self._plans.get(uid)
-        status = plan.placement.status if plan else GangPlacementStatus()
-        return turn(uid, status, pods.values(), self._rules.patience_seconds, now)
+        return [pod for pod in self._pods if gated(pod) and managed(pod) and not gone(pod)]
 
     def publish(self) -> Snapshot:
         """Return a snapshot that holds every change taken so far, and never changes."""
@@ -318,7 +253,7 @@ class World:
             return
         if self._kept:
             self._views, self._leaf_gpus, self._kept = dict(self._views), Counter(self._leaf_gpus), False
-        plans = dict(self._plans) if self._stale else self.snapshot.plans
+        plans = dict(self._plans.items()) if self._stale else self.snapshot.plans
         self._stale = False
         names = frozenset(self._dirty)
         changes = self._changes()
@@ -351,91 +286,36 @@ class World:
             self._wake()
 
     def _keep_pod(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        self._pods[uid] = pod
-        try:
-            self._asked[uid] = amounts_of(pod)
-        except BadQuantity as error:
-            _LOG.warning("pod counts as taking nothing", extra={"pod": pod.key, "problem": str(error)})
-            self._asked[uid] = {}
-        self._guests[uid] = guest_of(pod, self._asked[uid])
-        if nominated := _nominated(pod):
-            self._nominated[nominated].add(uid)
-            self._touch(nominated)
-        owner = gang_of(pod)
-        if owner is not None:
-            if owner.uid not in self._gangs:
-                self._touch(*self._seats(owner.uid))
-            self._gangs[owner.uid][uid] = pod
-            if key := owner_key(owner, pod.metadata.namespace):
-                self._gangs_of[key].add(owner.uid)
-            self._touch(*self._planned_nodes(owner.uid, uid))
-        if pod.spec.node_name and not pod.finished:
-            self._bound[pod.spec.node_name].add(uid)
-            self._uses.pop(pod.spec.node_name, None)
-            self._touch(pod.spec.node_name)
+        self._pods.keep(pod)
+        self._touch(*nodes_of(pod))
+        gang = gang_of(pod)
+        if gang is not None:
+            self._touch_plan(gang, pod, seats=self._gangs.keep_pod(gang, pod))
 
     def _forget_pod(self, uid: str) -> None:
-        pod = self._pods.pop(uid, None)
+        pod = self._pods.forget(uid)
         if pod is None:
             return
-        del self._asked[uid], self._guests[uid]
-        if nominated := _nominated(pod):
-            self._nominated[nominated].discard(uid)
-            self._touch(nominated)
-        self._bound.get(pod.spec.node_name, set()).discard(uid)
-        self._uses.pop(pod.spec.node_name, None)
-        owner = gang_of(pod)
-        if owner is not None:
-            self._gangs[owner.uid].pop(uid, None)
-            if not self._gangs[owner.uid]:
-                del self._gangs[owner.uid]
-                self._disown(owner, pod.metadata.namespace)
-                self._touch(*self._seats(owner.uid))
-            self._touch(*self._planned_nodes(owner.uid, uid))
-        self._touch(pod.spec.node_name)
+        self._touch(*nodes_of(pod))
+        gang = gang_of(pod)
+        if gang is not None:
+            self._touch_plan(gang, pod, seats=self._gangs.forget_pod(gang, pod))
 
-    def _disown(self, gang: GangRef, namespace: str) -> None:
-        key = owner_key(gang, namespace)
-        if key is not None:
-            self._gangs_of[key].discard(gang.uid)
-            if not self._gangs_of[key]:
-                del self._gangs_of[key]
-
-    def _seats(self, job_uid: str) -> Iterable[str]:
-        plan = self._plans.get(job_uid)
-        return seats(plan.placement.status).values() if plan else ()
-
-    def _planned_nodes(self, job_uid: str, pod_uid: str) -> Iterator[str]:
-        plan = self._plans.get(job_uid)
-        rank = plan.ranks.get(pod_uid) if plan else None
-        if rank is not None:
-            yield rank.node
+    def _touch_plan(self, gang: GangRef, pod: Pod, *, seats: bool) -> None:
+        """Look again at the node planned for a pod, and at all ``seats`` where its gang comes or goes with it."""
+        self._touch(self._plans.node_of(gang.uid, pod.metadata.uid))
+        if seats:
+            self._touch(*self._plans.seats(gang.uid))
 
     def _hold(self, plan: Plan) -> None:
-        uid = plan.placement.spec.job_uid
-        self._plans[uid] = plan
+        self._touch(*self._plans.hold(plan))
         self._replan()
-        if plan.planned:
-            for rank in plan.ranks.values():
-                self._planned[rank.node][rank.pod_uid] = uid
-                self._touch(rank.node)
-        for node, amounts in reserved(plan.placement.status).items():
-            self._reserved[node][uid] = amounts
-            self._touch(node)
 
     def _release(self, uid: str, placement_uid: str | None = None) -> None:
         plan = self._plans.get(uid)
-        if plan is None or placement_uid not in (None, plan.placement.metadata.uid):
-            return
-        del self._plans[uid]
-        self._replan()
-        for rank in plan.ranks.values():
-            self._planned[rank.node].pop(rank.pod_uid, None)
-            self._touch(rank.node)
-        for node in set(seats(plan.placement.status).values()):
-            self._reserved[node].pop(uid, None)
-            self._touch(node)
+        if plan is not None and placement_uid in (None, plan.placement.metadata.uid):
+            self._touch(*self._plans.release(uid))
+            self._replan()
 
     def _replan(self) -> None:
         if not self._stale and not self._dirty:
@@ -469,52 +349,26 @@ class World:
         body = self._bodies.get(name)
         if body is None:
             return None
+        planned = self._plans.ranks(name)
         company = Company(
-            guests=self._guests_of(name),
+            guests=self._pods.guests(name, planned),
             suspect=suspicion(body.domains, self._suspects) if self._suspects else "",
             closure=self._blackholes.closure(name),
             rejected=self._blackholes.rejections(name),
-            waits=frozenset(uid for uid in self._reserved.get(name, ()) if not self._plans[uid].planned),
+            waits=self._plans.waiting(name),
         )
-        return view(body, self._health.get(name), self._uses_of(name), self._holds(name), self._rules, company)
+        uses, holds = self._pods.uses(name), self._holds(name, planned)
+        return view(body, self._health.get(name), uses, holds, self._rules, company)
 
-    def _guests_of(self, name: str) -> tuple[Guest, ...]:
-        uids = {*self._bound.get(name, ()), *self._coming(name)}
-        return tuple(self._guests[uid] for uid in sorted(uids))
-
-    def _coming(self, name: str) -> Iterator[str]:
-        """Yield the UIDs of unbound pods that are planned or nominated for the node."""
-        for uid in (*self._planned.get(name, ()), *self._nominated.get(name, ())):
-            pod = self._pods.get(uid)
-            if pod is not None and not pod.spec.node_name and not gone(pod):
-                yield uid
-
-    def _uses_of(self, name: str) -> dict[str, Amounts]:
-        uses = self._uses.get(name)
-        if uses is None:
-            sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
-            for uid in self._bound.get(name, ()):
-                owner = gang_of(self._pods[uid])
-                sums[owner.uid if owner else ""].update(self._asked[uid])
-            uses = self._uses[name] = {gang: dict(amounts) for gang, amounts in sums.items()}
-        return uses
-
-    def _holds(self, name: str) -> dict[str, Amounts]:
+    def _holds(self, name: str, planned: Mapping[str, str]) -> dict[str, Amounts]:
         holds: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        planned = self._planned.get(name, {})
-        for pod_uid in dict.fromkeys(self._coming(name)):
-            job_uid = planned.get(pod_uid) or self._guests[pod_uid].gang or pod_uid
-            holds[job_uid].update(self._asked[pod_uid])
-        for job_uid, amounts in self._reserved.get(name, {}).items():
-            if job_uid not in self._gangs:
-                continue  # its last pod is gone: nobody is waited for
-            holds[job_uid].update(amounts)
+        for pod_uid in self._pods.coming(name, planned):
+            job_uid = planned.get(pod_uid) or self._pods.guest(pod_uid).gang or pod_uid
+            holds[job_uid].update(self._pods.asked(pod_uid))
+        for job_uid, amounts in self._plans.reserved(name).items():
+            if job_uid in self._gangs:  # once its last pod is gone, nobody is waited for
+                holds[job_uid].update(amounts)
         return dict(holds)
-
-
-def _nominated(pod: Pod) -> str:
-    """Return the node that preemption makes room on for a pod that is not there yet, empty without one."""
-    return "" if pod.spec.node_name or gone(pod) else pod.status.nominated_node_name
 
 
 def _name(old: Node | GPUNode | None, new: Node | GPUNode | None) -> str:

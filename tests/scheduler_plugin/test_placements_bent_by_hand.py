@@ -5,7 +5,7 @@ import pytest
 
 from outrider.api.gangplacement import GangPlacement, GangPlacementStatus, PlacementState
 from scheduler_plugin.planner.acceptance import accepted, problem
-from tests.scheduler_plugin.builders import gang_pods, make_placement, make_world
+from tests.scheduler_plugin.builders import gang_pods, make_node, make_placement, make_world
 
 SOUND = make_placement("train", {0: "n0", 1: "n1"})
 
@@ -56,3 +56,15 @@ def test_a_placement_is_orphaned_while_its_job_is_unknown_and_has_no_pods() -> N
 def test_a_waiting_placement_without_ranks_makes_sense() -> None:
     waiting = msgspec.structs.replace(SOUND, status=GangPlacementStatus())
     assert problem(waiting, orphaned=False) == ""
+
+
+def test_a_placement_that_names_a_pod_of_another_gang_leaves_it_its_node_when_it_goes() -> None:
+    mine = make_placement("train", {0: "n0"})
+    stranger = msgspec.structs.replace(
+        make_placement("other", {0: "n0"}), status=msgspec.structs.replace(mine.status, spares=[])
+    )
+    world = make_world(make_node("n0"), *gang_pods("train", 1), mine, stranger)
+    world.on_placement(stranger, None)
+    assert world.publish().nodes["n0"].spare_gpus == 0
+    world.on_placement(mine, None)
+    assert world.publish().nodes["n0"].spare_gpus == 8000
