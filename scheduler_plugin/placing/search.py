@@ -53,10 +53,13 @@ class Search:
         self._weak = [weakness(view) for view in views]
         self._busy = [view.spare_gpus < view.gpus for view in views]
         kinds = sorted(room.kinds, key=lambda kind: (-kind[0].gpus * len(kind), -len(kind), kind[0].rank))
+        counts = [room.counts(kind[0], self.fabric.names) for kind in kinds]
+        if not room.intertwined and all(count == counts[0] for count in counts):
+            # Kinds that fit the same nodes equally often fit them mixed as well: no rank needs to go before another.
+            kinds, counts = [[one for kind in kinds for one in kind]], counts[:1]
         self._needs = [len(kind) for kind in kinds]
         self._kinds = [frozenset(one.uid for one in kind) for kind in kinds]
-        names, floor = self.fabric.names, self.fabric.node_depth
-        self._trees = [Tree(self.fabric, room.counts(kind[0], names), self._weak, self._busy, floor) for kind in kinds]
+        self._trees = [Tree(self.fabric, count, self._weak, self._busy, self.fabric.node_depth) for count in counts]
 
     def place(self, segments: Sequence[Segment], bounds: Bounds) -> Nodes | None:
         """Return a node for every member within bounds, None where that can't be."""

@@ -44,8 +44,9 @@ class Advance(msgspec.Struct, frozen=True):
     """The next step. ``status`` is to be written first; then pods are released to the scheduler, evicted, told why.
 
     ``release`` has for each gated pod the nodes it may use, planned one first; ``wake`` the pods without a gate that
-    kube-scheduler may have put aside; ``moved`` the ranks that got a new place beside a gang that runs; ``displace``
-    the gangs to evict whole. ``asks_losses`` says that ``losses`` would tell whether some should be.
+    kube-scheduler may have put aside; ``moved`` the ranks whose pod was lost and got a new place beside the others;
+    ``displace`` the gangs to evict whole. ``foretold`` says that pods took the seats kept for them, and no more.
+    ``asks_losses`` says that ``losses`` would tell whether some should be.
     ``needs`` are the GPUs (thousandths) without which a waiting gang fits nowhere. ``again_seconds`` asks for another
     look.
     """
@@ -60,6 +61,7 @@ class Advance(msgspec.Struct, frozen=True):
     waiting: tuple[Pod, ...] = ()
     message: str = ""
     moved: tuple[RankAssignment, ...] = ()
+    foretold: bool = False
     asks_losses: bool = False
     needs: int = 0
     again_seconds: float | None = None
@@ -227,7 +229,15 @@ def _join(case: Case, seeking: Sequence[Pod]) -> Advance:
         rejected=_tried(case),
     )
     advanced = _planned(case, ranks, complete, held)
-    return msgspec.structs.replace(advanced, evict=evict, waiting=left, moved=tuple(joined))
+    before = {rank.rank for rank in case.old.values()}
+    moved = tuple(rank for rank in joined if rank.rank in before)
+    return msgspec.structs.replace(advanced, evict=evict, waiting=left, moved=moved, foretold=_foretold(case, joined))
+
+
+def _foretold(case: Case, joined: Sequence[RankAssignment]) -> bool:
+    """Return whether the pods that joined did nothing but take the seats kept for them."""
+    kept = seats(case.status)
+    return bool(joined) and not case.lost_seats and all(kept.get(rank.rank) == rank.node for rank in joined)
 
 
 def _wishes(case: Case, asked: Gang) -> dict[str, Sequence[str]]:

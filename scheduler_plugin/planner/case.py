@@ -7,7 +7,7 @@ import msgspec
 
 from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacementStatus, PlacementState, RankAssignment
-from outrider.api.names import TRACEPARENT_ANNOTATION
+from outrider.api.names import INPOD_INIT_CONTAINER, TRACEPARENT_ANNOTATION
 from outrider.api.times import parse_rfc3339
 from outrider.workloads import (
     BEFORE,
@@ -242,7 +242,7 @@ def _to_come(gang: GangState, ranks: Mapping[str, int]) -> tuple[Member, ...]:
     wanted = [seat for seat in seats_of(gang.job, gang.owner) if seat.stage != BEFORE]
     first = min((seat.stage for seat in wanted), default=0)
     missing = [seat for seat in wanted if seat.rank not in here and seat.stage > first]
-    return tuple(seat_member(gang.job, _shaped(seat, gang.pods)) for seat in missing)
+    return tuple(seat_member(gang.job, _admitted(_shaped(seat, gang.pods), gang.pods)) for seat in missing)
 
 
 def _shaped(seat: Seat, pods: Sequence[Pod]) -> Seat:
@@ -252,6 +252,16 @@ def _shaped(seat: Seat, pods: Sequence[Pod]) -> Seat:
     alike = next((pod for pod in pods if role_of(pod) == seat.role), pods[-1])
     bare = msgspec.structs.replace(alike.spec, affinity={}, node_name="")
     return msgspec.structs.replace(seat, pod=bare)
+
+
+def _admitted(seat: Seat, pods: Sequence[Pod]) -> Seat:
+    """Return the seat with the init container that our webhook will add to its pod, as it did to the gang's others."""
+    ours = next((one for pod in pods for one in pod.spec.init_containers if one.name == INPOD_INIT_CONTAINER), None)
+    spec = seat.pod
+    if ours is None or spec is None or not gpus_of(Pod(spec=spec)) or ours in spec.init_containers:
+        return seat
+    added = msgspec.structs.replace(spec, init_containers=[*spec.init_containers, ours])
+    return msgspec.structs.replace(seat, pod=added)
 
 
 def _lost(case: Case) -> tuple[Member, ...]:

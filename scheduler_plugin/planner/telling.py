@@ -58,7 +58,7 @@ class Teller:
         for rank in step.moved:
             REPLACED_RANKS.inc()
             await self.event(gang, reasons.RANK_REPLACED, f"rank {rank.rank} ({rank.pod}) goes to {rank.node}")
-        if not step.moved:
+        if not step.moved and not step.foretold:
             await self.event(gang, reasons.GANG_PLANNED, step.message)
 
     async def say_avoided(self, views: Iterable[NodeView]) -> None:

@@ -22,9 +22,6 @@ class Case(NamedTuple):
     recreated: int = 1
     """Pods that the controller makes anew when one is evicted; 0: training-operator 1.9 replaces no TFJob's worker."""
 
-    staged: bool = False
-    """Pods that come later take the seats kept for them, which need not lie in the order of ranks."""
-
     @property
     def members(self) -> int:
         return sum(self.gangs)
@@ -35,11 +32,11 @@ CASES = [
     Case(jobs.stateful_set("parallel"), (3,)),
     Case(jobs.job_set("replicas"), (4,)),
     Case(jobs.job_set("exclusive"), (4,), leaves=2),
-    Case(jobs.job_set("depends-on"), (4,), staged=True),
-    Case(jobs.job_set("in-order"), (4,), staged=True),
+    Case(jobs.job_set("depends-on"), (4,)),
+    Case(jobs.job_set("in-order"), (4,)),
     Case(jobs.leader_worker_set("created"), (4, 4), recreated=4),
-    Case(jobs.leader_worker_set("leader-ready", restart="None"), (4, 4), staged=True),
-    Case(jobs.leader_worker_set("exclusive", restart="None"), (4, 4), staged=True),
+    Case(jobs.leader_worker_set("leader-ready", restart="None"), (4, 4)),
+    Case(jobs.leader_worker_set("exclusive", restart="None"), (4, 4)),
     Case(jobs.leader_worker_set("leader-template", restart="None"), (3, 3)),
     Case(jobs.pytorch_job("master"), (4,)),
     Case(jobs.pytorch_job("elastic"), (3,)),
@@ -75,7 +72,7 @@ def test_a_gang_is_placed_whole_and_a_failed_node_is_replaced_by_a_spare(site: S
     for one in placements:
         nodes = nodes_of(one)
         assert len(set(nodes)) == len(nodes)
-        assert case.staged or nodes == sorted(nodes), "neighbours in rank are neighbours in the network"
+        assert nodes == sorted(nodes), "neighbours in rank are neighbours in the network"
         assert len({leaf_of(node) for node in nodes}) == case.leaves
     if case.recreated:
         _fail_one(site, case, placements, before)

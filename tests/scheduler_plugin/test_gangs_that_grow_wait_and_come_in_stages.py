@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from outrider.api import reasons
-from outrider.api.core import Pod, PodStatus, PodTemplate
+from outrider.api.core import Container, Pod, PodStatus, PodTemplate, ResourceRequirements, Toleration
 from outrider.api.gangplacement import (
     GangPlacement,
     GangPlacementStatus,
@@ -16,9 +16,10 @@ from outrider.api.gangplacement import (
 from outrider.api.gpunode import GPUNode, GPUNodeStatus, RankState, Verdict
 from outrider.api.kubeflow import ElasticPolicy, MPIJob, PyTorchJob, ReplicaSpec, TrainingJobSpec
 from outrider.api.meta import ObjectMeta, OwnerReference
+from outrider.api.names import INPOD_INIT_CONTAINER
 from outrider.api.times import parse_rfc3339, rfc3339
-from outrider.workloads import gang_of
-from scheduler_plugin.cluster.reservations import reservations, reserved
+from outrider.workloads import GPU, gang_of
+from scheduler_plugin.cluster.reservations import reservations, reserved, seats
 from scheduler_plugin.cluster.turns import turn
 from scheduler_plugin.planner.advance import Advance, advance
 from scheduler_plugin.planner.case import DID_NOT_BIND
@@ -134,7 +135,7 @@ def test_a_plan_of_an_elastic_gang_is_kept_while_the_rest_waits_and_grows_in_one
     assert len(again.release) == 2, "a planner that died before it lifted the gates goes on"
     running = [bound(pods[rank.rank], rank.node) for rank in placement.status.ranks]
     grown = step(*running, *pods[2:], placement, owner=elastic())
-    assert {rank.rank for rank in grown.moved} == {2, 3}
+    assert (grown.moved, grown.foretold) == ((), False), "nothing was replaced, and the gang's new size is told"
     assert len(grown.release) == 2
     assert grown.status is not None
     assert {rank.node for rank in grown.status.ranks} == {"n0", "n1", "n2", "n3"}
@@ -173,9 +174,27 @@ def test_the_seat_of_a_later_stage_is_held_against_others_and_taken_by_its_pod()
     launcher = replica("MPIJob", "launcher", 0)
     kept = msgspec.structs.replace(placement, status=settled.status)
     joined = step(*running, launcher, kept, owner=staged())
-    assert [rank.node for rank in joined.moved] == [seat]
     assert joined.status is not None
+    assert {rank.pod: rank.node for rank in joined.status.ranks}[launcher.metadata.name] == seat
+    assert (joined.moved, joined.foretold) == ((), True), "it was told already, and nothing was replaced"
     assert joined.status.reservations == []
+
+
+def test_ranks_and_seats_follow_the_topology_together_whatever_the_webhook_added_to_the_pods_that_are_there() -> None:
+    ours = Container(
+        name=INPOD_INIT_CONTAINER, resources=ResourceRequirements(requests={"cpu": "1500m", "memory": "64Mi"})
+    )
+    waits = [Toleration(key="node.kubernetes.io/not-ready", operator="Exists", effect="NoExecute")]
+    workers = [replica("MPIJob", "worker", index, tolerations=waits) for index in range(2)]
+    admitted = [
+        msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, init_containers=[ours])) for one in workers
+    ]
+    advanced = step(*admitted, owner=staged())
+    assert advanced.status is not None
+    asked = {"cpu": "1500m", GPU: "8", "memory": str(64 << 20), "pods": "1"}
+    assert advanced.status.reservations[0].requests == asked, "the seat is as large as the pod that will come"
+    nodes = {rank.rank: rank.node for rank in advanced.status.ranks} | seats(advanced.status)
+    assert [nodes[rank] for rank in sorted(nodes)] == ["n0", "n1", "n2"]
 
 
 def test_a_seat_whose_node_is_lost_moves() -> None:
