@@ -19,6 +19,7 @@ from testbed import build, control_plane, processes, versions
 from testbed.build import program
 from testbed.errors import TestbedError
 from testbed.operators import manifests
+from testbed.ports import free_port
 from testbed.say import silent
 from testbed.state import State
 
@@ -38,7 +39,7 @@ def start(state: State, folder: Path) -> None:
     Raises:
         TestbedError: it ended, or a minute passed.
     """
-    port, probes = _free_port(), _free_port()
+    port, probes = free_port(), free_port()
     config = folder / "webhook.yaml"
     config.write_text(json.dumps({"port": port, "probePort": probes, "image": "registry.example.com/outrider:1"}))
     manifests.apply(state, _objects(state, port))
@@ -90,9 +91,3 @@ def _listens(state: State, port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((state.plan.host, port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

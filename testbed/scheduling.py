@@ -6,7 +6,6 @@ The demo installs the chart instead; this needs no real node.
 import json
 import os
 import signal
-import socket
 import sys
 import time
 import urllib.error
@@ -19,6 +18,7 @@ from outrider.api.names import SCHEDULER_NAME
 from testbed import control_plane, processes
 from testbed.build import program
 from testbed.errors import TestbedError
+from testbed.ports import free_port
 from testbed.state import State
 
 _PLUGIN: Final = "scheduler-plugin"
@@ -45,7 +45,7 @@ class Scheduling:
     ) -> None:
         self._state, self._name = state, name
         self._process = f"{_PLUGIN}-{name}"
-        self._extender, self._probes, self._secure = (_free_port() for _ in range(3))
+        self._extender, self._probes, self._secure = (free_port() for _ in range(3))
         self._kubeconfig = state.folder / "kubeconfig"
         self._own_kubeconfig = kubeconfig or self._kubeconfig
         self._config = folder / "plugin.yaml"
@@ -172,13 +172,6 @@ def configuration(kubeconfig: Path, extender_port: int) -> dict[str, Any]:
         "profiles": [{"schedulerName": SCHEDULER_NAME}],
         "extenders": [extender],
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait(done: Callable[[], bool], check: Callable[[], None], seconds: float = 60.0) -> None:

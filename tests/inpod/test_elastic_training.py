@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.ports import free_port
 from tests.inpod.job import Job
 
 pytestmark = pytest.mark.slow
@@ -14,9 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def job(tmp_path: Path, torch_path: Path) -> Iterator[Job]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     made = Job(tmp_path, torch_path, port)
     made.create(0)
     made.wait("the first agent listens", lambda: _listens(port) or None)

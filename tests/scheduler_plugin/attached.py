@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from scheduler_plugin.app import Plugin
 from scheduler_plugin.config import Config
 from testbed import processes
 from testbed.build import program
+from testbed.ports import free_port
 from testbed.state import State
 from tests.scheduler_plugin.real import eventually, pod_spec
 
@@ -90,15 +90,6 @@ async def create(client: Client, namespace: str, name: str, scheduler: str, **ch
     await client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, namespace)
 
 
-async def node_of(client: Client, namespace: str, name: str) -> str:
-    """Return the node of a pod once it has one."""
-
-    async def bound() -> str:
-        return (await client.get(PODS, name, namespace)).spec.node_name
-
-    return await eventually(bound)
-
-
 async def verdict(client: Client, namespace: str, name: str, reason: str = "Unschedulable") -> str:
     """Return what kube-scheduler says of a pod that it could not place, once it says it for this reason."""
 
@@ -118,11 +109,3 @@ async def event_of(client: Client, namespace: str, reason: str) -> str:
         return next((event.message for event in events if event.reason == reason), "")
 
     return await eventually(told)
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

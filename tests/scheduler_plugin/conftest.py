@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from outrider.kube.client import Client
+from outrider.kube.kinds import PODS
 from testbed import cluster
 from testbed.scheduling import Scheduling, prepare
 from testbed.state import State
+from tests.scheduler_plugin.real import eventually
 
 NODES = 48
 
@@ -27,3 +30,14 @@ def scheduling(
         yield both
     finally:
         both.stop()
+
+
+@pytest.fixture
+async def idle_nodes(client: Client, namespace: str) -> None:
+    """Begin once the pods of the test before, whose namespace is being deleted, are gone."""
+    del namespace
+
+    async def idle() -> bool:
+        return not any(pod.spec.node_name.startswith("kwok-") for pod in (await client.list(PODS)).items)
+
+    await eventually(idle)

@@ -115,6 +115,15 @@ async def bound(client: Client, namespace: str, name: str, size: int) -> list[Po
     return await eventually(all_bound)
 
 
+async def node_of(client: Client, namespace: str, name: str) -> str:
+    """Return the node of a pod once it has one."""
+
+    async def there() -> str:
+        return (await client.get(PODS, name, namespace)).spec.node_name
+
+    return await eventually(there)
+
+
 async def placement_of(client: Client, namespace: str, name: str) -> GangPlacement | None:
     """Return a placement, None where there is none yet."""
     try:

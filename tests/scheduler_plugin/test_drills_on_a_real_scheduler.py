@@ -23,7 +23,7 @@ from testbed.state import State
 from tests.scheduler_plugin.lag import relay
 from tests.scheduler_plugin.real import eventually, placement_of, planned, pods_of, submit, submit_pytorchjob
 
-pytestmark = [pytest.mark.slow, pytest.mark.control_plane, pytest.mark.usefixtures("scheduling")]
+pytestmark = [pytest.mark.slow, pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
 
 KILLS = int(os.environ.get("DRILL_KILLS", "50"))
 SOAK_SECONDS = float(os.environ.get("DRILL_SOAK_SECONDS", "120"))
@@ -32,17 +32,6 @@ LEASE_SECONDS = 15.0
 PATIENCE_SECONDS = 180.0
 GPUS = 8  # of a simulated node, and of every pod here
 SEED = int(os.environ.get("DRILL_SEED", "1"))
-
-
-@pytest.fixture(autouse=True)
-async def _idle_nodes(client: Client, namespace: str) -> None:
-    """Begin once the pods of the test before, whose namespace is being deleted, are gone."""
-    del namespace
-
-    async def idle() -> bool:
-        return not any(pod.spec.node_name.startswith("kwok-") for pod in (await client.list(PODS)).items)
-
-    await eventually(idle)
 
 
 @pytest.fixture

@@ -20,35 +20,23 @@ from testbed import control_plane as running
 from testbed import kwok
 from testbed.build import program
 from testbed.certificates import Authority
+from testbed.ports import free_port
 from testbed.scheduling import Scheduling
 from testbed.state import State
 from tests.scheduler_plugin.attached import (
     create,
     event_of,
     extender,
-    free_port,
     kube_scheduler,
-    node_of,
     plugin_here,
     verdict,
 )
-from tests.scheduler_plugin.real import bound, eventually, pods_of, set_health, submit_pytorchjob
+from tests.scheduler_plugin.real import bound, node_of, pods_of, set_health, submit_pytorchjob
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling")]
+pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
 
 SICK, WELL = "kwok-0003", "kwok-0004"
 HOSTNAME = "kubernetes.io/hostname"
-
-
-@pytest.fixture(autouse=True)
-async def _idle_nodes(client: Client, namespace: str) -> None:
-    """Begin once the pods of the test before, whose namespace is being deleted, are gone."""
-    del namespace
-
-    async def idle() -> bool:
-        return not any(pod.spec.node_name.startswith("kwok-") for pod in (await client.list(PODS)).items)
-
-    await eventually(idle)
 
 
 @pytest.fixture

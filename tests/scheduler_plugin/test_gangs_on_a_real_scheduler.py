@@ -18,6 +18,7 @@ from tests.scheduler_plugin.real import (
     bound,
     create_replica,
     eventually,
+    node_of,
     placed,
     placement_of,
     planned,
@@ -28,18 +29,7 @@ from tests.scheduler_plugin.real import (
     submit_pytorchjob,
 )
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling")]
-
-
-@pytest.fixture(autouse=True)
-async def _idle_nodes(client: Client, namespace: str) -> None:
-    """Begin once the pods of the test before, whose namespace is being deleted, are gone."""
-    del namespace
-
-    async def idle() -> bool:
-        return not any(pod.spec.node_name.startswith("kwok-") for pod in (await client.list(PODS)).items)
-
-    await eventually(idle)
+pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
 
 
 def nodes_of(pods: list[Pod]) -> list[str]:
@@ -159,7 +149,7 @@ async def test_single_pods_avoid_what_is_unhealthy_unpinned(client: Client, name
             await client.create(PODS, body, namespace)
         refusal = await eventually(lambda: refusal_of(client, namespace, "on-sick"))
         assert f"1 {reasons.NODE_UNHEALTHY}" in refusal
-        assert await eventually(lambda: node_of(client, namespace, "on-well")) == "kwok-0004"
+        assert await node_of(client, namespace, "on-well") == "kwok-0004"
     finally:
         for node in ("kwok-0003", "kwok-0004"):
             await client.delete(GPUNODES, node)
@@ -169,10 +159,6 @@ async def refusal_of(client: Client, namespace: str, name: str) -> str:
     pod = await client.get(PODS, name, namespace)
     conditions = [one for one in pod.status.conditions if one.type == "PodScheduled" and one.reason == "Unschedulable"]
     return conditions[0].message if conditions else ""
-
-
-async def node_of(client: Client, namespace: str, name: str) -> str:
-    return (await client.get(PODS, name, namespace)).spec.node_name
 
 
 async def test_pods_of_other_schedulers_are_counted(client: Client, namespace: str) -> None:
@@ -208,7 +194,7 @@ async def test_while_the_extender_is_down_single_pods_go_on_and_gangs_wait(
     try:
         await single(client, namespace, "alone", gpus=1)
         await submit(client, namespace, "train", 2)
-        await eventually(lambda: node_of(client, namespace, "alone"))
+        await node_of(client, namespace, "alone")
         assert all(pod.spec.scheduling_gates for pod in await pods_of(client, namespace, "train"))
     finally:
         scheduling.start()

@@ -11,7 +11,7 @@ from outrider.api.gangplacement import GangPlacement
 from outrider.api.landing import LandingGang
 from outrider.api.names import RELEASE_NAMESPACE
 from outrider.kube.client import Client
-from outrider.kube.kinds import JOBS, PODS
+from outrider.kube.kinds import JOBS
 from scheduler_plugin.config import Config
 from scheduler_plugin.offline.answer import answer
 from scheduler_plugin.offline.pods import hypothesis
@@ -20,18 +20,7 @@ from scheduler_plugin.offline.take import take
 from testbed.kwok_stages import ENDLESS
 from tests.scheduler_plugin.real import bound, eventually, placement_of, planned, pod_spec
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling")]
-
-
-@pytest.fixture(autouse=True)
-async def _idle_nodes(client: Client, namespace: str) -> None:
-    """Begin once the pods of the test before, whose namespace is being deleted, are gone."""
-    del namespace
-
-    async def idle() -> bool:
-        return not any(pod.spec.node_name.startswith("kwok-") for pod in (await client.list(PODS)).items)
-
-    await eventually(idle)
+pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
 
 
 def job(name: str, size: int, gpus: int = 8) -> dict[str, Any]:

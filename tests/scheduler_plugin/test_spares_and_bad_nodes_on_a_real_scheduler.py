@@ -22,13 +22,14 @@ from tests.scheduler_plugin.real import (
     bound,
     create_replica,
     eventually,
+    node_of,
     placed,
     pod_spec,
     set_health,
     submit_pytorchjob,
 )
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling")]
+pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -38,17 +39,6 @@ class PriorityClass(Event, frozen=True, kw_only=True):
 
 
 CLASSES: Kind[PriorityClass] = Kind(PriorityClass, "priorityclasses", group="scheduling.k8s.io", namespaced=False)
-
-
-@pytest.fixture(autouse=True)
-async def _idle_nodes(client: Client, namespace: str) -> None:
-    """Begin once the pods of the test before, whose namespace is being deleted, are gone."""
-    del namespace
-
-    async def idle() -> bool:
-        return not any(pod.spec.node_name.startswith("kwok-") for pod in (await client.list(PODS)).items)
-
-    await eventually(idle)
 
 
 @pytest.fixture
@@ -75,13 +65,6 @@ async def keeps_spares(client: Client, namespace: str) -> AsyncIterator[None]:
 async def single(client: Client, namespace: str, name: str, gpus: int = 8, **spec: Any) -> None:
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}}
     await client.create(PODS, {**body, "spec": pod_spec(gated=False, gpus=gpus) | spec}, namespace)
-
-
-async def node_of(client: Client, namespace: str, name: str) -> str:
-    async def there() -> str:
-        return (await client.get(PODS, name, namespace)).spec.node_name
-
-    return await eventually(there)
 
 
 @pytest.mark.usefixtures("keeps_spares")

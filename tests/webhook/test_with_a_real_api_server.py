@@ -5,7 +5,6 @@ The webhook configuration has failurePolicy Fail here, so that a call that does 
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from outrider.api.meta import ObjectMeta, Resource
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import KubeError
 from outrider.kube.kinds import LEASES, TRAININGPOLICIES, WEBHOOK_CONFIGURATIONS, Kind
+from testbed.ports import free_port
 from tests.webhook.pods import CORPUS, JOB_UID, container, pod
 from webhook.app import serve
 from webhook.certificates import Lifetimes, Step, apply, now_utc, read
@@ -54,7 +54,7 @@ class Webhook:
     def __init__(self, client: Client, namespace: str) -> None:
         self.client = client
         self.namespace = namespace
-        self.port, self.probe_port = _free_port(), _free_port()
+        self.port, self.probe_port = free_port(), free_port()
 
     def configuration(self) -> dict[str, Any]:
         """Return a configuration that calls it at a loopback URL, for this namespace alone, without a bundle yet."""
@@ -233,12 +233,6 @@ async def _cas(webhook: Webhook) -> tuple[bytes, ...]:
     material = read(await webhook.client.get(SECRETS, names.WEBHOOK_SECRET, webhook.namespace))
     assert material is not None
     return material.cas
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _has_connections(port: int) -> bool:
