@@ -47,7 +47,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         plan = self.plans.get(job_uid)
         return plan if plan is not None and plan.planned else None
 
-    def closed_to(self, priority: int) -> frozenset[str]:
+    def kept_from(self, priority: int) -> frozenset[str]:
         """Return the names of the spare nodes that a pod of no gang and of this priority may not borrow."""
         return frozenset(name for name, kept in self.kept.items() if priority >= kept.borrowers_below)
 

@@ -77,7 +77,7 @@ class World:
         self._suspects: dict[Domain, dict[str, Remediation]] = {}
         self._blackholes, self._stock = Blackholes(), Stock()
         self._spares = Spares(rules.levels, rules.domain_spares, rules.borrowers_below)
-        self._kept = False  # whether somebody keeps the snapshot, so that it must not change any more
+        self._published = False  # whether somebody has the snapshot, so that it must not change any more
 
     def on_node(self, old: Node | None, new: Node | None) -> None:
         """Take a change of a node."""
@@ -244,15 +244,15 @@ class World:
     def publish(self) -> Snapshot:
         """Return a snapshot that holds every change taken so far, and never changes."""
         self.refresh()
-        self._kept = True
+        self._published = True
         return self.snapshot
 
     def refresh(self) -> None:
         """Bring ``snapshot`` up to date."""
         if not self._dirty and not self._stale:
             return
-        if self._kept:
-            self._views, self._leaf_gpus, self._kept = dict(self._views), Counter(self._leaf_gpus), False
+        if self._published:
+            self._views, self._leaf_gpus, self._published = dict(self._views), Counter(self._leaf_gpus), False
         plans = dict(self._plans.items()) if self._stale else self.snapshot.plans
         self._stale = False
         names = frozenset(self._dirty)

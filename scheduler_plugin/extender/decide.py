@@ -106,7 +106,7 @@ def _quick(ask: Ask, snapshot: Snapshot, now: float) -> Callable[[str], str]:
 
     Most pods ask for GPUs of one kind; where that kind decides, nothing else is looked at.
     """
-    nodes, spares = snapshot.nodes, snapshot.closed_to(ask.priority)
+    nodes, spares = snapshot.nodes, snapshot.kept_from(ask.priority)
     kinds = tuple(ask.gpus.items())
     resource, amount = kinds[0] if kinds else ("", 0)
 

@@ -21,7 +21,7 @@ def preempt(pod: Pod, candidates: Mapping[str, MetaVictims], snapshot: Snapshot,
     plan = snapshot.plan_of(ask.job_uid) if ask.job_uid else None
     target = target_of(plan, ask, snapshot.nodes, now) if plan and ask.pod_uid in plan.ranks else ""
     ranked = snapshot.ranked()
-    spares = frozenset[str]() if ask.job_uid else snapshot.closed_to(ask.priority)
+    spares = frozenset[str]() if ask.job_uid else snapshot.kept_from(ask.priority)
     return {
         name: victims
         for name, victims in candidates.items()

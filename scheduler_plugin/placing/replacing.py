@@ -1,7 +1,7 @@
 """Nodes for members that join a gang that runs: new pods, and those whose nodes failed. Pure and deterministic.
 
 Any number at once. Pods that run stay where they are. A member never leaves the domain that its gang, or its segment,
-requires; within it the seats nearest to those that stay are chosen for all joining members together.
+requires; within it the vacancies nearest to those that stay are chosen for all joining members together.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from scheduler_plugin.placing.explain import Scope, refusal
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
 from scheduler_plugin.placing.nearness import Nearness, closest
 from scheduler_plugin.placing.room import Room
-from scheduler_plugin.placing.seating import Best, Seat, best_seats
+from scheduler_plugin.placing.seating import Best, Vacancy, best_vacancies
 
 _MOST_FREE: Final = (1 << 23) - 1  # thousandths of GPUs told apart between nodes that are otherwise equal
 Wishes = Mapping[str, Sequence[str]]
@@ -178,7 +178,7 @@ class _Join:
         if not members:
             return {}
         near, wanted = self._near(group), len(members)
-        tries = [best_seats(seats, near, wanted) for seats in self._pools(members[0], group)]
+        tries = [best_vacancies(vacancies, near, wanted) for vacancies in self._pools(members[0], group)]
         best = max(tries, key=lambda best: (len(best.nodes), best.value), default=Best())
         names = dict(zip((one.uid for one in members), best.nodes, strict=False))
         for one in members:
@@ -196,22 +196,22 @@ class _Join:
                 nodes[one.uid] = self._take(view, one, group)
         return nodes
 
-    def _pools(self, one: Member, group: _Group) -> Iterable[list[Seat]]:
-        """Return the seats among which the group may choose: of each domain apart, where it must keep to one."""
-        seats = self._seats(one, group)
+    def _pools(self, one: Member, group: _Group) -> Iterable[list[Vacancy]]:
+        """Return the vacancies among which the group may choose: of each domain apart, where it must keep to one."""
+        vacancies = self._vacancies(one, group)
         if not self._ask.segment_required or group.segment == NO_SEGMENT or not self._inner:
-            return [seats]
-        pools: defaultdict[Path, list[Seat]] = defaultdict(list)
-        for seat in seats:
-            pools[self._snapshot.nodes[seat.node].place.domain(self._inner)].append(seat)
+            return [vacancies]
+        pools: defaultdict[Path, list[Vacancy]] = defaultdict(list)
+        for vacancy in vacancies:
+            pools[self._snapshot.nodes[vacancy.node].place.domain(self._inner)].append(vacancy)
         return [pools[domain] for domain in sorted(pools)]
 
-    def _seats(self, one: Member, group: _Group) -> list[Seat]:
+    def _vacancies(self, one: Member, group: _Group) -> list[Vacancy]:
         nodes, spares, gate = self._snapshot.nodes, self._spares(one), self._gate(group)
         fabric = self._snapshot.atlas.fabric(nodes, len(self._snapshot.levels))
         names = [name for name in fabric.names if gate(nodes[name])]
         return [
-            Seat(name, view.place.near, count, name in spares, _worth(view, doubtful=self._rejects(view)))
+            Vacancy(name, view.place.near, count, name in spares, _worth(view, doubtful=self._rejects(view)))
             for name, count in zip(names, self._room.counts(one, names), strict=True)
             if count > 0 and (view := nodes[name])
         ]

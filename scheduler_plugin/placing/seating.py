@@ -1,9 +1,9 @@
-"""The best seats for pods that join others: exact for pods that ask for the same. Pure and deterministic.
+"""The best vacancies for pods that join others: exact for pods that ask for the same. Pure and deterministic.
 
-Best: most seats of the first choice, then closest to the pods that stay, then closest to each other, then the best by
-their own worth. How close is the number of domains shared, summed over all pairs. Since domains are nested, that sum
+Best: most of the first choice, then closest to the pods that stay, then closest to each other, then the best by their
+own worth. How close is the number of domains shared, summed over all pairs. Since domains are nested, that sum
 splits by branches of the network, so a knapsack from the leaves upward finds the optimum in time linear in the nodes
-and at most quadratic in the seats wanted.
+and at most quadratic in the pods that join.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from outrider.topology.domains import Path
 _UNIT: Final = 1 << 48  # above any sum of worths, and any number of shared domains
 
 
-class Seat(msgspec.Struct, frozen=True):
+class Vacancy(msgspec.Struct, frozen=True):
     """Room for pods on one node. ``worth`` (0 to 2^32) decides between nodes that are equally close."""
 
     node: str
@@ -27,53 +27,53 @@ class Seat(msgspec.Struct, frozen=True):
 
 
 class _Branch:
-    """A domain: the pods that stay under it, its own seats, and the domains within it."""
+    """A domain: the pods that stay under it, its own vacancies, and the domains within it."""
 
     def __init__(self) -> None:
         self.stay = 0
-        self.seats: list[Seat] = []
+        self.vacancies: list[Vacancy] = []
         self.inner: dict[str, _Branch] = {}
 
 
 class Best(msgspec.Struct, frozen=True):
-    """The seats for as many pods as there is room for, in the order of the network; ``value`` compares choices."""
+    """The vacancies for as many pods as there is room for, in the order of the network; ``value`` compares choices."""
 
     nodes: tuple[str, ...] = ()
     value: int = 0
 
 
-def best_seats(seats: Sequence[Seat], stay: Iterable[Path], wanted: int) -> Best:
-    """Return the best seats for up to ``wanted`` pods that join those on ``stay`` (one path per pod).
+def best_vacancies(vacancies: Sequence[Vacancy], stay: Iterable[Path], wanted: int) -> Best:
+    """Return the best vacancies for up to ``wanted`` pods that join those on ``stay`` (one path per pod).
 
-    ``seats`` come in the order of the network: of those equally good the first are taken.
+    ``vacancies`` come in the order of the network: of those equally good the first are taken.
     """
-    root = _tree(seats, stay)
+    root = _tree(vacancies, stay)
     options = _options(root, wanted, root=True)
     value, chosen = options[-1]
-    places = {seat.node: position for position, seat in enumerate(seats)}
+    places = {vacancy.node: position for position, vacancy in enumerate(vacancies)}
     return Best(tuple(sorted(_flat(chosen), key=places.__getitem__)), value)
 
 
-def _tree(seats: Sequence[Seat], stay: Iterable[Path]) -> _Branch:
+def _tree(vacancies: Sequence[Vacancy], stay: Iterable[Path]) -> _Branch:
     root = _Branch()
-    for seat in seats:
+    for vacancy in vacancies:
         branch = root
-        for part in seat.path:
+        for part in vacancy.path:
             branch = branch.inner.setdefault(part, _Branch())
-        branch.seats.append(seat)
+        branch.vacancies.append(vacancy)
     for path in stay:
         at: _Branch | None = root
         for part in path:
             at = at.inner.get(part) if at is not None else None
             if at is None:
-                break  # nobody can join here: no seat is so close
+                break  # nobody can join here: no vacancy is so close
             at.stay += 1
     return root
 
 
 def _options(branch: _Branch, wanted: int, *, root: bool = False) -> "list[tuple[int, object]]":
     """Return the best value and choice for 0, 1, 2 ... pods in the branch, as far as there is room."""
-    options = _own(branch.seats, wanted)
+    options = _own(branch.vacancies, wanted)
     for inner in branch.inner.values():
         options = _merged(options, _options(inner, wanted), wanted)
     if root:
@@ -84,15 +84,15 @@ def _options(branch: _Branch, wanted: int, *, root: bool = False) -> "list[tuple
     ]
 
 
-def _own(seats: Sequence[Seat], wanted: int) -> "list[tuple[int, object]]":
+def _own(vacancies: Sequence[Vacancy], wanted: int) -> "list[tuple[int, object]]":
     """Return the options of a domain's own nodes: all are equally close, so the best come first."""
-    ordered = sorted(seats, key=lambda seat: (not seat.first_choice, -seat.worth))
+    ordered = sorted(vacancies, key=lambda vacancy: (not vacancy.first_choice, -vacancy.worth))
     options: list[tuple[int, object]] = [(0, None)]
-    for seat in ordered:
-        worth = seat.worth + (_UNIT**3 if seat.first_choice else 0)
-        for _ in range(min(seat.count, wanted + 1 - len(options))):
+    for vacancy in ordered:
+        worth = vacancy.worth + (_UNIT**3 if vacancy.first_choice else 0)
+        for _ in range(min(vacancy.count, wanted + 1 - len(options))):
             value, chosen = options[-1]
-            options.append((value + worth, (chosen, seat.node)))
+            options.append((value + worth, (chosen, vacancy.node)))
     return options
 
 

@@ -16,7 +16,7 @@ from scheduler_plugin.cluster.members import Member, member
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
 from scheduler_plugin.placing.replacing import replace
-from scheduler_plugin.placing.seating import Seat, best_seats
+from scheduler_plugin.placing.seating import Vacancy, best_vacancies
 from scheduler_plugin.placing.spares import spares_for, within
 from tests.scheduler_plugin.builders import NOW, gang_pods, make_node, make_pod, make_snapshot
 
@@ -190,7 +190,7 @@ def shared(left: Path, right: Path) -> int:
     return sum(left[:depth] == right[:depth] for depth in range(1, len(left) + 1))
 
 
-def value(chosen: Sequence[Seat], stay: Sequence[Path]) -> tuple[int, int, int, int]:
+def value(chosen: Sequence[Vacancy], stay: Sequence[Path]) -> tuple[int, int, int, int]:
     """Return what is maximised, counted pair by pair."""
     near = sum(shared(one.path, path) for one in chosen for path in stay)
     company = sum(shared(one.path, other.path) for one, other in itertools.combinations(chosen, 2))
@@ -200,10 +200,10 @@ def value(chosen: Sequence[Seat], stay: Sequence[Path]) -> tuple[int, int, int, 
 @settings(max_examples=200, deadline=None)
 @given(SEATS, st.lists(PATHS, max_size=3), st.integers(1, 4))
 def test_no_other_seats_are_better(drawn: list[tuple[Path, int, bool, int]], stay: list[Path], wanted: int) -> None:
-    seats = [Seat(f"n{index}", *one) for index, one in enumerate(drawn)]
-    best = best_seats(seats, stay, wanted)
-    by_name = {seat.node: seat for seat in seats}
-    every = [seat for seat in seats for _ in range(seat.count)]
+    vacancies = [Vacancy(f"n{index}", *one) for index, one in enumerate(drawn)]
+    best = best_vacancies(vacancies, stay, wanted)
+    by_name = {vacancy.node: vacancy for vacancy in vacancies}
+    every = [vacancy for vacancy in vacancies for _ in range(vacancy.count)]
     size = min(wanted, len(every))
     assert len(best.nodes) == size
     assert all(count <= by_name[name].count for name, count in Counter(best.nodes).items())
@@ -212,7 +212,9 @@ def test_no_other_seats_are_better(drawn: list[tuple[Path, int, bool, int]], sta
 
 
 def test_many_seats_of_a_large_cluster_are_found_in_time() -> None:
-    seats = [Seat(f"n{index}", (f"c{index // 512}", f"l{index // 16}"), 1, worth=index % 7) for index in range(5000)]
-    best = best_seats(seats, [("c0", "l0")] * 480, 32)
+    vacancies = [
+        Vacancy(f"n{index}", (f"c{index // 512}", f"l{index // 16}"), 1, worth=index % 7) for index in range(5000)
+    ]
+    best = best_vacancies(vacancies, [("c0", "l0")] * 480, 32)
     assert Counter(name for name in best.nodes).most_common(1)[0][1] == 1
-    assert {seat.path[0] for seat in seats if seat.node in best.nodes} == {"c0"}
+    assert {vacancy.path[0] for vacancy in vacancies if vacancy.node in best.nodes} == {"c0"}
