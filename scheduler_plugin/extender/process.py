@@ -39,7 +39,9 @@ async def serve(connection: socket.socket) -> None:
     mirror, silence = Mirror(), Silence(_SILENT_TICKS)
     extender = Extender(lambda: mirror.snapshot, deadline_seconds=start.deadline_seconds, deserted=lambda: silence.over)
     # Whoever closes an idle connection first must be the client: Go does not repeat a POST that a server cut off.
-    runner = web.AppRunner(extender.application(), access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
+    runner = web.AppRunner(
+        extender.application(), access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS, auto_decompress=False
+    )
     await runner.setup()
     try:
         context = start.tls.context() if start.tls else None

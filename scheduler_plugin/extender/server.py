@@ -27,6 +27,7 @@ from scheduler_plugin.extender.prioritize import prioritize
 _LOG: Final = logging.getLogger(__name__)
 # Full Node objects take some 16 KiB each: room for the 5,000 nodes that Kubernetes supports in one cluster.
 _LARGEST_BODY_BYTES: Final = 128 * 1024 * 1024
+_SLOWEST_BYTES_PER_SECOND: Final = 32 * 1024 * 1024  # between two processes of a busy machine: more time for large ones
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -82,7 +83,10 @@ class Extender:
         return _json(wire.PreemptionResult(kept))
 
     async def _body(self, request: web.Request) -> bytes:
-        async with asyncio.timeout(self._deadline_seconds):
+        if "Content-Encoding" in request.headers:  # Go's client compresses nothing, and a small body may unpack to much
+            raise wire.BadRequest("a body with Content-Encoding: send it as it is")
+        longer_seconds = min(request.content_length or 0, _LARGEST_BODY_BYTES) / _SLOWEST_BYTES_PER_SECOND
+        async with asyncio.timeout(self._deadline_seconds + longer_seconds):
             body = await request.read()
         if self._deserted():
             raise web.HTTPServiceUnavailable(text="the plugin's main process is silent: what is known here is old\n")
@@ -123,6 +127,8 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         status = response.status
     except (wire.BadRequest, BadQuantity, web.RequestPayloadError) as error:
         status, response = 400, _refusal(request, 400, str(error))
+    except ConnectionError:
+        status, response = 400, _refusal(request, 400, "the client went away before its body was there")
     except TimeoutError:
         status, response = 408, _refusal(request, 408, "the request's body did not arrive in time")
     except web.HTTPException as error:

@@ -1,11 +1,11 @@
 """The extender's wire format: Go structs without JSON tags (extender/v1), so PascalCase keys.
 
-Answers go out in PascalCase. Requests are read in any case, as Go itself reads them: the exact spelling first, since
-that is what kube-scheduler sends, and a folded second reading where something is missing. Full Node objects stay raw
-bytes and go back as they came.
+Answers go out in PascalCase. Requests are read as Go itself reads them, keys in any case and null for anything: the
+exact spelling first, since that is what kube-scheduler sends, and a second, folded reading where something is missing
+or odd. Full Node objects stay raw bytes and go back as they came.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,6 +14,8 @@ from outrider.api.core import Pod
 from outrider.api.meta import ObjectMeta
 
 T = TypeVar("T", bound=msgspec.Struct)
+P = TypeVar("P", bound="Pascal")
+_LARGEST_FOLDED_BYTES: Final = 8 * 1024 * 1024  # of one field: unlike structs, parsed JSON takes many times its text
 
 
 class BadRequest(ValueError):
@@ -106,21 +108,25 @@ class _Named(msgspec.Struct, frozen=True):
 _ARGS: Final = msgspec.json.Decoder(Args)
 _PREEMPTION: Final = msgspec.json.Decoder(PreemptionArgs)
 _NAMED: Final = msgspec.json.Decoder(_Named)
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RAW_FIELDS: Final = frozenset(("Nodes", "NodeNames"))
+_VICTIMS: Final[Mapping[str, type[Pascal]]] = {
+    "NodeNameToVictims": Victims,
+    "NodeNameToMetaVictims": MetaVictims,
+}
 _ENCODER: Final = msgspec.json.Encoder()
 
 
 def decode_args(body: bytes) -> Args:
     """Read the request of filter or prioritize. Raises BadRequest."""
-    args = _decode(_ARGS, body)
-    complete = args.pod is not None and (args.node_names is not None or args.nodes is not None)
-    return args if complete else _decode(_ARGS, _refolded(body, Args))
+    return _read(
+        _ARGS, Args, body, lambda args: args.pod is not None and (args.node_names is not None or args.nodes is not None)
+    )
 
 
 def decode_preemption(body: bytes) -> PreemptionArgs:
     """Read the request of preempt. Raises BadRequest."""
-    args = _decode(_PREEMPTION, body)
-    complete = args.pod is not None and args.candidates()
-    return args if complete else _decode(_PREEMPTION, _refolded(body, PreemptionArgs))
+    return _read(_PREEMPTION, PreemptionArgs, body, lambda args: args.pod is not None and bool(args.candidates()))
 
 
 def node_names(args: Args) -> list[str]:
@@ -135,6 +141,20 @@ def encode(answer: Any) -> bytes:
     return _ENCODER.encode(answer)
 
 
+def _read(decoder: msgspec.json.Decoder[P], struct: type[P], body: bytes, complete: Callable[[P], bool]) -> P:
+    problem: BadRequest | None = None
+    try:
+        args = _decode(decoder, body)
+        if complete(args):
+            return args
+    except BadRequest as error:
+        problem = error
+    try:
+        return _decode(decoder, _refolded(body, struct))
+    except BadRequest as error:
+        raise problem or error from error
+
+
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(body)
@@ -143,21 +163,41 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
 
 
 def _refolded(body: bytes, struct: type[Pascal]) -> bytes:
-    """Spell the keys as ours, whatever their case, at every depth that is not a Kubernetes object."""
+    """Spell the keys as ours, whatever their case, and leave out nulls, but keep Nodes and names as they are."""
     try:
-        return _ENCODER.encode(_folded(msgspec.json.decode(body), struct))
+        fields = _spelled(_FIELDS.decode(body), struct)
+        return _ENCODER.encode(
+            {key: raw if key in _RAW_FIELDS else _refolded_field(key, raw) for key, raw in fields.items()}
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(str(error)) from error
+
+
+def _refolded_field(key: str, raw: msgspec.Raw) -> object:
+    if len(memoryview(raw)) > _LARGEST_FOLDED_BYTES:
+        raise BadRequest(f"{key} is too large to be read with keys in another case, or with nulls")
+    value, struct = _bare(msgspec.json.decode(raw)), _VICTIMS.get(key)
+    if struct is None or not isinstance(value, dict):
+        return value
+    return {node: _folded(victims, struct) for node, victims in value.items()}
 
 
 def _folded(value: object, struct: type[Pascal]) -> object:
     if not isinstance(value, dict):
         return value
-    spelled = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(struct)}
-    folded = {spelled.get(str(key).lower(), key): content for key, content in value.items()}
-    for key, inner in (("NodeNameToVictims", Victims), ("NodeNameToMetaVictims", MetaVictims)):
-        if isinstance(folded.get(key), dict):
-            folded[key] = {node: _folded(victims, inner) for node, victims in folded[key].items()}
+    folded = _spelled(value, struct)
     if struct is MetaVictims and isinstance(folded.get("Pods"), list):
         folded["Pods"] = [_folded(pod, MetaPod) for pod in folded["Pods"]]
     return folded
+
+
+def _spelled(value: dict[str, Any], struct: type[Pascal]) -> dict[str, Any]:
+    spelled = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(struct)}
+    return {spelled.get(key.lower(), key): content for key, content in value.items()}
+
+
+def _bare(value: object) -> object:
+    """Leave out nulls, which are to Go what is not there."""
+    if isinstance(value, dict):
+        return {key: _bare(content) for key, content in value.items() if content is not None}
+    return [_bare(one) for one in value] if isinstance(value, list) else value

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import io
 import json
 import re
@@ -183,9 +184,57 @@ async def test_15_a_malformed_request_is_a_400_that_says_what_is_wrong(http: Htt
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
-async def test_15_a_body_that_is_not_compressed_as_it_says_is_a_400(http: Http, verb: str) -> None:
-    response = await http.post(f"/{verb}", data=b"not gzip", headers={"Content-Encoding": "gzip"})
+@pytest.mark.parametrize("body", [b"not gzip", gzip.compress(b" " * 1000)])
+async def test_15_a_body_that_is_compressed_or_says_so_is_a_400(http: Http, verb: str, body: bytes) -> None:
+    response = await http.post(f"/{verb}", data=body, headers={"Content-Encoding": "gzip"})
     assert response.status == 400
+
+
+@pytest.mark.parametrize("end", ["eof", "close", "reset"])
+async def test_15_a_client_that_goes_away_in_the_middle_of_its_body_is_no_fault_of_ours(
+    http: Http, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    for count in range(20):
+        _, writer = await asyncio.open_connection(http.server.host, http.server.port)
+        writer.write(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{" + b"x" * count)
+        await writer.drain()
+        await asyncio.sleep(0)
+        if end == "eof":
+            writer.write_eof()
+        (writer.transport.abort if end == "reset" else writer.close)()
+    assert (await ask(http, "filter", args(GOOD)))["NodeNames"] == [GOOD]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"metadata": None, "spec": None, "status": None},
+        {"metadata": {"name": None, "uid": None, "labels": None, "annotations": None, "ownerReferences": None}},
+        {"spec": {"containers": None, "tolerations": None, "affinity": None, "overhead": None, "priority": None}},
+        {"spec": {"containers": [{"name": None, "resources": None, "ports": None}]}},
+        {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": None}, "requests": None}}]}},
+    ],
+)
+async def test_6_null_anywhere_in_a_pod_is_what_is_not_there(http: Http, pod: dict[str, object]) -> None:
+    assert (await ask(http, "filter", args(GOOD, BAD) | {"Pod": pod}))["NodeNames"] == [GOOD, BAD]
+    assert len(await ask(http, "prioritize", args(GOOD, BAD) | {"Pod": pod})) == 2
+    victims = {GOOD: {"Pods": [{"metadata": None, "spec": pod.get("spec")}], "NumPDBViolations": None}, BAD: None}
+    answer = await ask(http, "preempt", {"Pod": pod, "NodeNameToVictims": victims})
+    assert list(answer["NodeNameToMetaVictims"]) == [GOOD]
+
+
+async def test_6_a_null_elsewhere_leaves_full_nodes_as_they_came(http: Http) -> None:
+    node = b'{"metadata": {"name":"good" , "x":null}, "y":1.50}'
+    body = b'{"pod":{"metadata":null},"nodes":{"items":[' + node + b"]}}"
+    response = await http.post("/filter", data=body)
+    assert node in await response.read()
+
+
+async def test_15_only_small_fields_are_read_with_nulls(http: Http) -> None:
+    body = b'{"Pod":{"metadata":null,"x":[' + b"[]," * 3_000_000 + b"[]]}}"
+    response = await http.post("/filter", data=io.BytesIO(body))
+    assert (response.status, "metadata" in await response.text()) == (400, True)
 
 
 KEYS = st.sampled_from(["Pod", "NodeNames", "Nodes", "items", "metadata", "NodeNameToVictims", "pods"])
