@@ -27,8 +27,14 @@ _ENDS_SHOWN: Final = 3
 
 def sentence(why: Why) -> str:
     """Return the sentence, such as "needs 3 nodes with 8 free GPUs; 2 healthy and free, 1 unhealthy (xid/79)"."""
-    said = _SAID[why.reason](why) if why.reason in _SAID else _no_room(why)
+    said = () if _vain(why) else _SAID.get(why.reason, _no_room)(why)
     return "; ".join((*said, *why.notes))[:MESSAGE_MAX]
+
+
+def _vain(why: Why) -> bool:
+    """Return whether the wish itself can't be met, so that no node was looked at: the notes say it all."""
+    looked = why.states or why.best or why.gpus_per_pod
+    return why.reason is WaitReason.NEVER_FITS and bool(why.notes) and not looked
 
 
 def _missing(why: Why) -> Iterator[str]:

@@ -166,6 +166,11 @@ def test_a_cluster_without_gpus_says_so() -> None:
     assert said([], gang_pods("train", 2)) == "needs 2 nodes with 8 free GPUs; the cluster has no node with GPUs"
 
 
+def test_of_a_wish_that_no_cluster_meets_the_wish_alone_is_told() -> None:
+    wish = "requires the level 'leef', which this cluster does not have: use one of leaf, node"
+    assert sentence(Why(reason=WaitReason.NEVER_FITS, pods=4, notes=[wish])) == wish
+
+
 @pytest.mark.parametrize(("exist", "words"), [(1, "1 of 3 pods exists"), (2, "2 of 3 pods exist")])
 def test_missing_members_are_counted(exist: int, words: str) -> None:
     assert sentence(missing(exist, 3)) == f"{words}; the gang is placed once all do"
