@@ -63,6 +63,8 @@ def options(kubeconfig: Path | None, config: Path | None, release_namespace: str
 def landing_lines(landing: Landing) -> RenderableType:
     """Return where the job would land, for people."""
     verdict = "it fits" if landing.fits else "it does not fit now"
+    if not landing.gangs:
+        verdict = "nothing here is for Outrider to place"
     head = Text(f"As of {landing.taken}: {verdict}", style="bold")
     notes = [Text(f"Note: {note}") for note in landing.notes]
     return Group(head, *(line for gang in landing.gangs for line in _gang(gang)), *notes)

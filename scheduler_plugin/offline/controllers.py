@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.words import listed
 from scheduler_plugin.offline.documents import MOST_PODS, BadManifest, Document
 
 Labels = Mapping[str, str]
@@ -59,9 +60,17 @@ def drafts(found: Sequence[Document]) -> tuple[list[Draft], list[str]]:
             if len(made) > MOST_PODS:
                 raise BadManifest(f"{document.where}: more than {MOST_PODS} pods: a gang holds no more")
     if not made:
-        known = ", ".join(sorted({kind for _, kind in (*_EXPAND, *_WRAPPERS)}))
-        raise BadManifest(f"{', '.join(without) or found[0].where}: makes no pods; kinds that do: {known}")
+        raise BadManifest(_fruitless(found, without))
     return made, without
+
+
+def _fruitless(found: Sequence[Document], without: Sequence[str]) -> str:
+    """Return why a manifest has no pods to place, and what to do about it."""
+    empty = [one.where for one in found if one.where not in without]
+    if empty:
+        return f"{listed(empty, 4)}: has no pods as written: look at its replicas, and at how its lists are spelled"
+    known = ", ".join(sorted({kind for _, kind in (*_EXPAND, *_WRAPPERS)}))
+    return f"{listed(list(without), 4)}: makes no pods that are planned here; give one of {known}"
 
 
 def _nothing(_: Document) -> Iterator[Draft]:

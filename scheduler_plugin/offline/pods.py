@@ -116,7 +116,7 @@ def ours(pod: Pod) -> bool:
 
 
 def _notes(pods: Sequence[Pod], without: Sequence[str]) -> list[str]:
-    notes = [f"{listed(without, 4)}: makes no pods by itself"] if without else []
+    notes = [f"{listed(without, 4)}: makes no pods that are planned here"] if without else []
     others = [pod.metadata.name for pod in pods if not ours(pod)]
     if others:
         whose = f"{plural(len(others), 'pod')} without GPUs, or for another scheduler"

@@ -160,7 +160,7 @@ def test_what_asks_for_no_gpu_or_another_scheduler_is_named_and_left_out() -> No
     landing = landed(cluster, job(1, "plain", gpus=0), job(1, "theirs", schedulerName="volcano"), job(1), service)
     assert [gang.name for gang in landing.gangs] == ["Job ml/new"]
     assert landing.notes == [
-        "Service s: makes no pods by itself",
+        "Service s: makes no pods that are planned here",
         "2 pods without GPUs, or for another scheduler, not placed by Outrider: plain-0 and theirs-0",
     ]
 
@@ -325,7 +325,14 @@ def test_the_gang_of_a_jobset_is_known_by_its_owner() -> None:
         ("a: [", "no YAML or JSON"),
         ("- 1", "document 1: [1] is no Kubernetes object: it needs apiVersion, kind and metadata"),
         ("kind: Job", "document 1: apiVersion and kind are needed"),
-        ("{apiVersion: v1, kind: Service, metadata: {name: s}}", "Service s: makes no pods; kinds that do: "),
+        (
+            "{apiVersion: v1, kind: Service, metadata: {name: s}}",
+            "Service s: makes no pods that are planned here; give one of JAXJob, Job, ",
+        ),
+        (
+            "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: j}, spec: {replicatedjobs: []}}",
+            "JobSet j: has no pods as written: look at its replicas, and at how its lists are spelled",
+        ),
         ("{apiVersion: batch/v1, kind: Job, metadata: {name: j}}", "Job j.spec: is missing"),
         ("{apiVersion: batch/v1, kind: Job, metadata: {name: 5}, spec: {}}", "metadata.name: 5 is no text"),
         (
