@@ -1,6 +1,7 @@
 """The commands about placement: why a pod or job waits, where a job would land, and how to free pods by hand."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -135,17 +136,22 @@ def _asked(arguments: list[str]) -> bytes:
 
 async def _why(target: Target, namespace: str, kubeconfig: Path | None) -> Explanation | JobExplanation:
     async with connect(MANAGER, kubeconfig=kubeconfig) as client:
-        missing: NotFound | None = None
         if target.may_be_pod:
-            try:
+            with suppress(NotFound):
                 return await _why_pod(client, target.name, namespace)
-            except NotFound as error:
-                missing = error
         picture = await fetch_picture(client, time.time())
         uids = uids_of(target, namespace, picture.pods, picture.placements)
         if not uids:
-            raise missing or NotFound(f"no job {target} with pods that Outrider manages in namespace {namespace}")
+            raise NotFound(f"no {_sought(target, namespace)}")
         return explain_job(uids[0], namespace, target.name, picture)
+
+
+def _sought(target: Target, namespace: str) -> str:
+    """Return in words what was looked for: a job's own object is not read, only its pods are."""
+    as_job = f"{target} with pods that Outrider manages in namespace {namespace}"
+    if target.kind:
+        return f"{target} in namespace {namespace}" if target.may_be_pod else as_job
+    return f"pod {target}, and no job {as_job}"
 
 
 async def _why_pod(client: Client, name: str, namespace: str) -> Explanation:

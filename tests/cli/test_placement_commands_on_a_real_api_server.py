@@ -110,9 +110,14 @@ async def test_why_takes_a_job(kubeconfig, gang):
         assert "Next: outrider check: is the planner running?" in text
     code, text, _ = await outrider(kubeconfig, "why", "train", "-n", gang, "-o", "json")
     assert [row["rank"] for row in json.loads(text)["pods"]] == [0, 1]
-    code, _, words = await outrider(kubeconfig, "why", "job/ghost", "-n", gang)
-    assert code == 2
-    assert "no job job/ghost with pods that Outrider manages" in words
+    for name, said in (
+        ("job/ghost", f"no job/ghost with pods that Outrider manages in namespace {gang}"),
+        ("pod/ghost", f"no pod/ghost in namespace {gang}"),
+        ("ghost", f"no pod ghost, and no job ghost with pods that Outrider manages in namespace {gang}"),
+    ):
+        code, _, words = await outrider(kubeconfig, "why", name, "-n", gang)
+        assert code == 2
+        assert said in words
 
 
 @pytest.fixture
@@ -160,6 +165,15 @@ async def test_plan_without_the_planners_configuration_says_which_settings_hold(
     file.write_text(yaml.safe_dump(job("new", 1, 1, {})))
     _, text, _ = await outrider(kubeconfig, "plan", "-f", str(file), "--release-namespace", "nowhere")
     assert "Note: built-in settings hold, since the planner's could not be read" in text
+
+
+async def test_a_manifest_without_gpus_is_no_fit(kubeconfig, tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job("new", 1, 0, {})))
+    code, text, _ = await outrider(kubeconfig, "plan", "-f", str(file))
+    assert code == 0
+    assert "nothing here is for Outrider to place" in text
+    assert "1 pod without GPUs, or for another scheduler, not placed by Outrider: new-0" in text
 
 
 async def test_a_bad_manifest_is_one_clear_line(kubeconfig, tmp_path):

@@ -64,7 +64,7 @@ async def test_why_explains_a_pod(kubeconfig, client, namespace):
 async def test_why_of_a_pod_that_does_not_exist_is_one_clear_line(kubeconfig, namespace):
     code, _, words = await outrider(kubeconfig, "why", "ghost", "-n", namespace)
     assert code == 2
-    assert '"ghost" not found' in words
+    assert "no pod ghost, and no job ghost with pods that Outrider manages in namespace" in words
     assert "Traceback" not in words
 
 
