@@ -4,7 +4,7 @@ import asyncio
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from outrider.kube.backoff import delay_seconds
@@ -60,6 +60,10 @@ class WorkQueue(Generic[K]):
                 return
             timer.cancel()
         self._timers[key] = loop.call_later(seconds, self.add, key)
+
+    def turns(self) -> Iterator[Any]:
+        """Yield the turns of the keys that wait for a worker, in no order."""
+        return (turn for turn, _, _ in self._waiting)
 
     async def get(self) -> K:
         """Wait for a key and take it. The taker calls ``done`` or ``retry`` with it in the end."""

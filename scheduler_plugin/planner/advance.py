@@ -67,13 +67,24 @@ class Advance(msgspec.Struct, frozen=True):
     again_seconds: float | None = None
 
 
-def advance(gang: GangState, snapshot: Snapshot, rules: Rules, now: float, losses: Losses | None = None) -> Advance:
+def advance(
+    gang: GangState, snapshot: Snapshot, rules: Rules, now: float, losses: Losses | None = None, ahead: int = 0
+) -> Advance:
     """Return the gang's next step at ``now`` (seconds since 1970). Raises BadQuantity.
 
     ``losses`` (seconds of training since the last checkpoint, by pod UID) are needed only where a step asks for them.
+    Of a gang with so many others ``ahead`` of it that are still to be looked at, only their number is told.
     """
     case = case_of(gang, snapshot, rules, now)
-    return _to_the_end(case, _next(case, losses))
+    return _to_the_end(case, _in_line(case, ahead) or _next(case, losses))
+
+
+def _in_line(case: Case, ahead: int) -> Advance | None:
+    """Return the first word to a gang that may have no node yet, None where it can be told more at once."""
+    if not ahead or case.old or case.short or case.held_elsewhere or case.owner_pending or not case.newcomers:
+        return None
+    said = statuses.waiting(case, f"{plural(ahead, 'gang')} whose turn comes first may use what is free; then it may")
+    return msgspec.structs.replace(_waiting(case, case.unbound, said, said.message), again_seconds=0.0)
 
 
 def _next(case: Case, losses: Losses | None) -> Advance:

@@ -7,7 +7,7 @@ the next is planned.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
@@ -37,6 +37,7 @@ from scheduler_plugin.planner.backfill import held_gpus, quota_of
 from scheduler_plugin.planner.fence import FencedClient
 from scheduler_plugin.planner.ledger import ledger, stands
 from scheduler_plugin.planner.preempting import losses_of
+from scheduler_plugin.planner.rounds import Rounds
 from scheduler_plugin.planner.statuses import vacated
 from scheduler_plugin.planner.telling import Teller
 from scheduler_plugin.rules import Rules
@@ -74,8 +75,10 @@ class Planner:
         self._queue: WorkQueue[str] | None = None
         self._planning = asyncio.Lock()
         self._room = asyncio.Event()
+        self._rounds = Rounds()
         self._took: dict[str, float] = {}  # seconds of the last look at each gang
         self._needs: dict[str, int] = {}
+        self._told: set[str] = set()  # gangs that wait and know why
         self._losses: tuple[float, Mapping[str, float]] = (float("-inf"), {})
 
     def on_gang(self, job_uid: str) -> None:
@@ -98,6 +101,7 @@ class Planner:
         self._queue = WorkQueue(order=self._turn)
         self._teller.forget()
         self._needs.clear()
+        self._told.clear()
         try:
             await self._catch_up()
             async with asyncio.TaskGroup() as group:
@@ -172,9 +176,11 @@ class Planner:
             await asyncio.sleep(_GATHER_SECONDS)
             self._room.clear()
             free = self._world.free_gpus()
-            for job_uid in self._world.unsettled(self._clock()):
-                if self._needs.get(job_uid, 0) <= free:  # a large gang needs no look at each GPU that becomes free
-                    self.on_gang(job_uid)
+            waiting = self._world.unsettled(self._clock())
+            # A large gang needs no look at each GPU that becomes free.
+            later = self._add_round([job_uid for job_uid in waiting if self._needs.get(job_uid, 0) <= free])
+            if later:
+                asyncio.get_running_loop().call_later(later, self._room.set)
 
     def _add_unsettled(self) -> None:
         now = self._clock()
@@ -182,11 +188,24 @@ class Planner:
         metrics.WAITING_GANGS.set(len(unsettled))
         oldest = max((now - self._world.turn(uid, now)[2] for uid in unsettled), default=0.0)
         metrics.OLDEST_WAITING_SECONDS.set(oldest)
-        for job_uid in unsettled:
-            self.on_gang(job_uid)
+        self._add_round(unsettled)
 
-    def _turn(self, job_uid: str) -> Turn:
-        return self._world.turn(job_uid, self._clock())
+    def _add_round(self, waiting: Sequence[str]) -> float:
+        """Look again at gangs, given in the order of their turns, as far as there is time; return when to go on."""
+        took = [self._took.get(job_uid, 0.0) for job_uid in waiting]
+        count, later = self._rounds.due(took, time.monotonic())
+        for job_uid in waiting[:count]:
+            self.on_gang(job_uid)
+        return later
+
+    def _turn(self, job_uid: str) -> tuple[bool, Turn]:
+        """Return when a gang is looked at: those that were told why they wait come after all others."""
+        return job_uid in self._told, self._world.turn(job_uid, self._clock())
+
+    def _ahead(self, queue: WorkQueue[str], job_uid: str) -> int:
+        """Return how many gangs come before one that is new, and are still to be looked at for what is free."""
+        told, mine = self._turn(job_uid)
+        return 0 if told else sum(1 for waits, turn in queue.turns() if waits and turn < mine)
 
     def _age(self, text: str) -> float:
         try:
@@ -196,9 +215,12 @@ class Planner:
 
     async def _work(self, queue: WorkQueue[str]) -> None:
         while True:
-            job_uid = await queue.get()
+            job_uid = ""
             try:
-                again_seconds = await self._step(job_uid)
+                async with self._planning:  # whoever holds a gang plans it: the next one is chosen only then
+                    job_uid = await queue.get()
+                    planned = await self._plan(job_uid, self._ahead(queue, job_uid))
+                again_seconds = await self._deliver(*planned) if planned else None
             except (KubeError, BadQuantity) as error:
                 metrics.ERRORS.inc()
                 _LOG.warning("gang is tried again", extra={"job_uid": job_uid, "problem": str(error)})
@@ -212,20 +234,25 @@ class Planner:
                 if again_seconds is not None:
                     queue.add_after(job_uid, again_seconds)
 
-    async def _step(self, job_uid: str) -> float | None:
-        if self._world.gang(job_uid) is None:
+    async def _plan(self, job_uid: str, ahead: int) -> tuple[GangState, Advance, GangPlacement | None] | None:
+        """Return a gang's next step, and its placement where that changes; None for a gang that is no more."""
+        self._told.discard(job_uid)
+        gang = self._world.gang(job_uid)
+        if gang is None:
             self._teller.forget(job_uid)
             self._took.pop(job_uid, None)
             return None
-        async with self._planning:
-            gang = self._world.gang(job_uid)
-            if gang is None:
-                return None
-            step = await self._decide(gang)
-            self._needs[job_uid] = step.needs
-            wanted = None if step.status is None else deliver.placement_with(gang, step.size, step.status)
-            if wanted is not None:
-                self._world.claim(wanted)  # the next gang's plan must not use these nodes
+        step = await self._decide(gang, ahead)
+        self._needs[job_uid] = step.needs
+        if step.waiting:
+            self._told.add(job_uid)
+        wanted = None if step.status is None else deliver.placement_with(gang, step.size, step.status)
+        if wanted is not None:
+            self._world.claim(wanted)  # the next gang's plan must not use these nodes
+        return gang, step, wanted
+
+    async def _deliver(self, gang: GangState, step: Advance, wanted: GangPlacement | None) -> float | None:
+        """Carry a step out; return how soon, in seconds, the gang asks for another look."""
         if wanted is not None:
             await self._write(wanted)
         await self._carry_out(gang, step)
@@ -239,11 +266,11 @@ class Planner:
             self._world.settle(wanted.spec.job_uid, stored)
             self._world.publish()  # filter must know the plan before it is asked about its pods
 
-    async def _decide(self, gang: GangState) -> Advance:
+    async def _decide(self, gang: GangState, ahead: int) -> Advance:
         started = time.perf_counter()
         with _traced(gang) as span:
             snapshot = self._world.publish()
-            step = await asyncio.to_thread(advance, gang, snapshot, self._rules, self._clock())
+            step = await asyncio.to_thread(advance, gang, snapshot, self._rules, self._clock(), None, ahead)
             if step.asks_losses:
                 losses = await self._lost()
                 step = await asyncio.to_thread(advance, gang, snapshot, self._rules, self._clock(), losses)

@@ -107,3 +107,11 @@ async def test_where_keys_have_a_turn_the_lowest_comes_first() -> None:
     for key in turns:
         queue.add(key)
     assert [await queue.get() for _ in turns] == ["first", "second", "late"]
+
+
+async def test_turns_tell_who_waits_and_not_who_is_being_worked_on() -> None:
+    queue: WorkQueue[int] = WorkQueue(order=lambda key: -key)
+    for key in (1, 3, 2):
+        queue.add(key)
+    assert await queue.get() == 3
+    assert sorted(queue.turns()) == [-2, -1]

@@ -265,3 +265,23 @@ def test_of_single_pods_only_those_that_kueue_admitted_get_a_node() -> None:
 def gated_by(pod: Pod, gate: NamedReference) -> Pod:
     spec = msgspec.structs.replace(pod.spec, scheduling_gates=[*pod.spec.scheduling_gates, gate])
     return msgspec.structs.replace(pod, spec=spec)
+
+
+def test_a_new_gang_hears_at_once_that_others_come_first_and_gets_no_node_before_them() -> None:
+    world = make_world(*NODES, *gang_pods("train", 2), make_job(size=2))
+    gang = world.gang("job-train")
+    assert gang is not None
+    told = advance(gang, world.publish(), RULES, NOW, ahead=2000)
+    assert (told.outcome, told.release, told.again_seconds) == ("waiting", (), 0.0), "its turn comes at once"
+    assert told.status is not None
+    assert (told.status.state, told.status.reservations) == (PlacementState.WAITING, [])
+    assert told.message.startswith("2000 gangs whose turn comes first")
+    assert len(told.waiting) == 2
+    assert advance(gang, world.publish(), RULES, NOW).outcome == "planned"
+
+
+def test_what_a_new_gang_lacks_itself_is_said_however_many_are_ahead() -> None:
+    world = make_world(*NODES, *gang_pods("train", 1), make_job(size=2))
+    gang = world.gang("job-train")
+    assert gang is not None
+    assert "1 of 2 pods exists" in advance(gang, world.publish(), RULES, NOW, ahead=3).message
