@@ -87,6 +87,11 @@ def test_what_to_add_to_kube_scheduler_is_told_in_full(render: Render) -> None:
     assert {"caFile", "certFile", "keyFile"} < extender["tlsConfig"].keys()
 
 
+def test_an_address_of_ipv6_is_told_in_brackets(render: Render) -> None:
+    objects = render(*ATTACHED, "--set", "scheduler.attach.clusterIP=fd00::9")
+    assert "urlPrefix: http://[fd00::9]:8888\n" in data(objects, "outrider-scheduler")["attach.yaml"]
+
+
 def test_every_pod_is_asked_about_where_no_resource_is_named(render: Render) -> None:
     objects = render(*ATTACHED, "--set-json", "scheduler.attach.managedResources=[]")
     (extender,) = yaml.safe_load(data(objects, "outrider-scheduler")["attach.yaml"])["extenders"]

@@ -139,6 +139,11 @@ def test_custom_resource_definitions_are_upgraded_with_the_release_and_kept_at_u
         ("nodeAgent.kernelLogPath=dev/kmsg", "kernelLogPath"),
         ("nodeAgent.kernelLog=/dev/kmsg", "kernelLog"),
         ("scheduler.replicas=0", "replicas"),
+        ("scheduler.attach.clusterIP=extender.svc", "clusterIP"),
+        ("scheduler.attach.tls.clientCertificates=true", "tls/secretName"),
+        ("scheduler.domainSpares[0].level=leaf", "missing property 'nodes'"),
+        ("scheduler.gpuResources={nvidia.com/*gpu}", "gpuResources"),
+        ("scheduler.gpuResources={*}", "gpuResources"),
         ("typo=1", "typo"),
     ],
 )

@@ -110,8 +110,10 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- define "outrider.extenders" -}}
 {{- $scheduler := .Values.scheduler -}}
 {{- $name := printf "outrider-extender.%s.svc" .Release.Namespace -}}
+{{- $host := $scheduler.attach.clusterIP | default $name -}}
+{{- if contains ":" $host }}{{ $host = printf "[%s]" $host }}{{ end -}}
 extenders:
-  - urlPrefix: {{ ternary "https" "http" (ne $scheduler.attach.tls.secretName "") }}://{{ $scheduler.attach.clusterIP | default $name }}:8888
+  - urlPrefix: {{ ternary "https" "http" (ne $scheduler.attach.tls.secretName "") }}://{{ $host }}:8888
     filterVerb: filter
     prioritizeVerb: prioritize
     preemptVerb: preempt
