@@ -1,4 +1,4 @@
-"""Small words for people, the same everywhere: numbers with their nouns, and short lists."""
+"""Small words for people, the same everywhere: numbers with their nouns, short lists, errors on one line."""
 
 from collections.abc import Sequence
 
@@ -14,3 +14,8 @@ def listed(names: Sequence[str], most: int, word: str = "and") -> str:
     if len(names) > most:
         shown.append(f"{len(names) - most} more")
     return f" {word} ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
+def one_line(error: Exception) -> str:
+    """Return the words of an error without the line breaks that some answers bring."""
+    return " ".join(str(error).split())

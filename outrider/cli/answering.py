@@ -11,9 +11,9 @@ import msgspec
 import typer
 from rich.console import RenderableType
 
-from outrider.cli import evidence
 from outrider.cli.terminal import terminal
 from outrider.kube.errors import Forbidden, Invalid, KubeError, NoCredentials, NotFound, Unreachable
+from outrider.words import one_line
 
 T = TypeVar("T")
 MANAGER: Final = "outrider-cli"
@@ -47,7 +47,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except KubeError as error:
         way_out = next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")
-        typer.echo(f"outrider: {evidence.one_line(error)}" + (f"\n  {way_out}" if way_out else ""), err=True)
+        typer.echo(f"outrider: {one_line(error)}" + (f"\n  {way_out}" if way_out else ""), err=True)
         raise typer.Exit(2) from None
 
 

@@ -30,6 +30,7 @@ from outrider.kube.kinds import (
     WEBHOOK_CONFIGURATIONS,
     Kind,
 )
+from outrider.words import one_line
 
 T = TypeVar("T")
 
@@ -110,11 +111,6 @@ async def _ask(question: Coroutine[Any, Any, T]) -> Answer[T]:
         return Answer(problem="not found in the cluster")
     except KubeError as error:
         return Answer(problem=one_line(error))
-
-
-def one_line(error: KubeError) -> str:
-    """Return the words of an error without the line breaks that some answers bring."""
-    return " ".join(str(error).split())
 
 
 async def try_pod(client: Client, trying: Client) -> Trial:

@@ -16,7 +16,7 @@ from outrider.cli.targets import Target
 from outrider.kube.client import Client, PatchType, Selector
 from outrider.kube.errors import Conflict, Invalid, KubeError, NotFound
 from outrider.kube.kinds import LEASES, PODS
-from outrider.words import listed, plural
+from outrider.words import listed, one_line, plural
 from outrider.workloads import gang_of, gated
 
 _AT_ONCE: Final = 16
@@ -96,13 +96,13 @@ async def _free(client: Client, pod: Pod) -> str:
         except NotFound:
             return ""
         except (Conflict, Invalid) as error:
-            said = " ".join(str(error).split())
+            said = one_line(error)
             try:
                 pod = await client.get(PODS, name, namespace)
             except NotFound:
                 return ""
         except KubeError as error:
-            return " ".join(str(error).split())
+            return one_line(error)
         else:
             return ""
     return said

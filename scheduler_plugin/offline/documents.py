@@ -6,10 +6,13 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from outrider.words import one_line
+
 MOST_PODS: Final = 16384  # ranks that a GangPlacement holds
 _LONGEST: Final = 4 << 20  # characters of a manifest; etcd takes no object above 1.5 MiB
 _MOST_VALUES: Final = 1_000_000  # aliases of YAML can make a few lines into more than any memory
 _DEEPEST: Final = 64
+_SHOWN: Final = 300  # characters of what a parser says, which may quote the manifest
 
 
 class BadManifest(ValueError):
@@ -85,7 +88,7 @@ def documents(text: str) -> list[Document]:
     try:
         bodies = [body for body in yaml.safe_load_all(text) if body is not None]
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
-        raise BadManifest(f"the manifest is no YAML or JSON: {_line(error)}") from None
+        raise BadManifest(f"the manifest is no YAML or JSON: {one_line(error)[:_SHOWN]}") from None
     _bounded(bodies)
     found = [one for number, body in enumerate(bodies, 1) for one in _objects(body, f"document {number}")]
     if not found:
@@ -120,10 +123,6 @@ def _bounded(value: object) -> None:
             queue += ((entry, depth + 1) for entry in here.values())
         elif isinstance(here, Sequence) and not isinstance(here, str | bytes):
             queue += ((entry, depth + 1) for entry in here)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 def _shown(value: object) -> str:

@@ -12,9 +12,10 @@ from outrider.api.meta import ObjectMeta, Resource
 from outrider.api.names import SCHEDULER_CONFIG
 from outrider.api.times import rfc3339
 from outrider.kube.client import Client
-from outrider.kube.errors import Forbidden, KubeError, NotFound
+from outrider.kube.errors import Forbidden, NotFound
 from outrider.kube.kinds import NODES, PODS, Kind
 from outrider.kube.transport import connect
+from outrider.words import one_line
 from scheduler_plugin.config import Config
 from scheduler_plugin.offline.saved import VERSION, Saved, key, kinds, settings_of, slim
 
@@ -54,7 +55,7 @@ async def _installed(client: Client, namespace: str, notes: list[str]) -> Config
     try:
         found = await client.get(_CONFIGMAPS, SCHEDULER_CONFIG, namespace)
     except (NotFound, Forbidden) as error:
-        notes.append(f"built-in settings hold, since the planner's could not be read: {_line(error)}")
+        notes.append(f"built-in settings hold, since the planner's could not be read: {one_line(error)}")
         return Config()
     return settings_of(found.data.get("config.yaml", "{}"))
 
@@ -67,12 +68,8 @@ async def _listed(client: Client, kind: Kind[Any], notes: list[str]) -> list[msg
     except Forbidden as error:
         if kind in _NEEDED:
             raise
-        notes.append(f"{key(kind)} left out: {_line(error)}")
+        notes.append(f"{key(kind)} left out: {one_line(error)}")
         return []
     if page.invalid and kind in _NEEDED:
         notes.append(f"{key(kind)}: {len(page.invalid)} could not be read and are left out")
     return slim(page.items)
-
-
-def _line(error: KubeError) -> str:
-    return " ".join(str(error).split())

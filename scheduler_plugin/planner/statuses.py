@@ -79,9 +79,9 @@ def waiting(
 
 def bound(case: Case, ranks: Sequence[RankAssignment], held: Sequence[Reservation]) -> GangPlacementStatus:
     """Return the status of a gang whose pods all have nodes; Placed once no further pods are to come."""
-    said = f"all {len(ranks)} ranks have their nodes"
+    said = f"all {len(ranks)} ranks have their nodes" if len(ranks) > 1 else "its one rank has its node"
     if held:
-        said = f"{plural(len(ranks), 'rank')} of {len(ranks) + _seats(held)} have their nodes; the others have seats"
+        said = f"{len(ranks)} of {len(ranks) + _seats(held)} ranks have their nodes; the others have seats"
     return msgspec.structs.replace(
         case.status,
         state=PlacementState.PLANNED if held else PlacementState.PLACED,

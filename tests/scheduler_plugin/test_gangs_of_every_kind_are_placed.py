@@ -105,7 +105,9 @@ def test_a_gang_of_any_kind_is_placed_whole_as_its_pods_come(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(STAGED))
 def test_nodes_of_pods_to_come_are_kept_from_the_start(name: str) -> None:
-    for places in first_plans(name):
+    plans = list(first_plans(name))
+    assert plans
+    for places in plans:
         assert len({*places.values()}) == len(places) == 4
 
 
