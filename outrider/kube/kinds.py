@@ -17,6 +17,7 @@ from outrider.api.leaderworkerset import LeaderWorkerSet
 from outrider.api.meta import ObjectMeta
 from outrider.api.names import GROUP, VERSION
 from outrider.api.podgroups import CoschedulingPodGroup, KaiPodGroup, PodGroup, VolcanoPodGroup
+from outrider.api.policy import PodDisruptionBudget
 from outrider.api.raycluster import RayCluster
 from outrider.api.remediation import Remediation
 from outrider.api.resource import DeviceTaintRule, ResourceSlice
@@ -78,6 +79,7 @@ class Kind(Generic[T]):
 
 PODS: Final = Kind(Pod, "pods")
 NODES: Final = Kind(Node, "nodes", namespaced=False)
+PODDISRUPTIONBUDGETS: Final = Kind(PodDisruptionBudget, "poddisruptionbudgets", group="policy")
 LEASES: Final = Kind(Lease, "leases", group="coordination.k8s.io")
 EVENTS: Final = Kind(Event, "events")
 WEBHOOK_CONFIGURATIONS: Final = Kind(

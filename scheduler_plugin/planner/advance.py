@@ -72,7 +72,7 @@ def advance(
 ) -> Advance:
     """Return the gang's next step at ``now`` (seconds since 1970). Raises BadQuantity.
 
-    ``losses`` (seconds of training since the last checkpoint, by pod UID) are needed only where a step asks for them.
+    ``losses``, what preemption would cost, are needed only where a step asks for them.
     Of a gang with so many others ``ahead`` of it that are still to be looked at, only their number is told.
     """
     case = case_of(gang, snapshot, rules, now)

@@ -7,7 +7,7 @@ the next is planned.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
@@ -21,7 +21,7 @@ from outrider.api.times import parse_rfc3339
 from outrider.kube.client import Client
 from outrider.kube.errors import KubeError
 from outrider.kube.events import EventRecorder
-from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES
+from outrider.kube.kinds import GANGPLACEMENTS, GPUNODES, PODDISRUPTIONBUDGETS
 from outrider.kube.workqueue import WorkQueue
 from outrider.telemetry import traces
 from outrider.workloads import BadQuantity
@@ -34,9 +34,10 @@ from scheduler_plugin.planner import deliver, evicting
 from scheduler_plugin.planner.acceptance import accepted, problem
 from scheduler_plugin.planner.advance import Advance, advance
 from scheduler_plugin.planner.backfill import held_gpus, quota_of
+from scheduler_plugin.planner.budgets import guarded
 from scheduler_plugin.planner.fence import FencedClient
 from scheduler_plugin.planner.ledger import ledger, stands
-from scheduler_plugin.planner.preempting import losses_of
+from scheduler_plugin.planner.preempting import Losses, losses_of
 from scheduler_plugin.planner.rounds import Rounds
 from scheduler_plugin.planner.statuses import vacated
 from scheduler_plugin.planner.telling import Teller
@@ -79,7 +80,7 @@ class Planner:
         self._took: dict[str, float] = {}  # seconds of the last look at each gang
         self._needs: dict[str, int] = {}
         self._told: set[str] = set()  # gangs that wait and know why
-        self._losses: tuple[float, Mapping[str, float]] = (float("-inf"), {})
+        self._losses: tuple[float, Losses] = (float("-inf"), Losses())
 
     def on_gang(self, job_uid: str) -> None:
         """Look at a gang again, soon: its pods change together. Nothing happens while another process leads."""
@@ -279,11 +280,14 @@ class Planner:
         metrics.PLAN_SECONDS.labels(step.outcome).observe(self._took[gang.job.uid])
         return step
 
-    async def _lost(self) -> Mapping[str, float]:
+    async def _lost(self) -> Losses:
         """Return what preemption would cost: read when it is asked for, since nobody else needs the steps of ranks."""
         when, losses = self._losses
         if self._clock() - when > _LOSSES_SECONDS:
-            losses = losses_of((await self._client.list(GPUNODES)).items)
+            seconds = losses_of((await self._client.list(GPUNODES)).items)
+            budgets = (await self._client.list(PODDISRUPTIONBUDGETS)).items
+            pods = (pod for gang in self._world.gangs() for pod in gang.pods) if budgets else ()
+            losses = Losses(seconds, guarded(budgets, pods))
             self._losses = (self._clock(), losses)
         return losses
 

@@ -4,7 +4,7 @@ The choice is written into the placement of the gang that needs the room before 
 until that gang has its nodes: whoever leads next goes on with it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -23,7 +23,15 @@ from scheduler_plugin.planner.fitting import behind_of
 _MOST_VICTIMS: Final = 64  # the list's limit in the placement
 _NEVER: Final = "Never"  # Kubernetes' preemptionPolicy of a pod that waits for its turn
 
-Losses = Mapping[str, float]  # seconds of training since the last checkpoint, by pod UID
+
+class Losses(msgspec.Struct, frozen=True):
+    """What ending gangs would cost: ``seconds`` of training since the last checkpoint, by pod UID.
+
+    ``guarded`` are the UIDs of gangs that a disruption budget does not let go whole (``budgets.guarded``).
+    """
+
+    seconds: Mapping[str, float] = {}
+    guarded: frozenset[str] = frozenset()
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -88,25 +96,27 @@ def _lost_seconds(rank: RankState) -> float:
 def _candidates(case: Case, losses: Losses) -> list[Victim]:
     """Return the placed gangs of lower priority, those to take first before the others."""
     found = [
-        _victim(plan.placement, losses, case.now)
+        _victim(plan.placement, losses.seconds, case.now)
         for plan in case.snapshot.plans.values()
-        if _displaceable(plan.placement, case)
+        if _displaceable(plan.placement, case, losses.guarded)
     ]
     return sorted(found, key=lambda one: (one.priority, one.lost_gpu_seconds, one.lost_seconds, one.job_uid))
 
 
-def _displaceable(placement: GangPlacement, case: Case) -> bool:
+def _displaceable(placement: GangPlacement, case: Case, guarded: Collection[str]) -> bool:
     """Return whether the gang has nodes and a priority, on record, below that of the gang that needs room.
 
-    A gang whose pods nothing would make again is left alone.
+    A gang whose pods nothing would make again is left alone, and one that a disruption budget keeps.
     """
     status = placement.status
     if status.state is PlacementState.WAITING or not status.ranks or not placement.spec.owned:
         return False
+    if placement.spec.job_uid in guarded:
+        return False
     return status.priority is not None and status.priority < case.priority
 
 
-def _victim(placement: GangPlacement, losses: Losses, now: float) -> Victim:
+def _victim(placement: GangPlacement, losses: Mapping[str, float], now: float) -> Victim:
     spec, status = placement.spec, placement.status
     lost = _lost(placement, status.ranks, losses, now)
     return Victim(
@@ -122,7 +132,7 @@ def _victim(placement: GangPlacement, losses: Losses, now: float) -> Victim:
     )
 
 
-def _lost(placement: GangPlacement, ranks: Sequence[RankAssignment], losses: Losses, now: float) -> float:
+def _lost(placement: GangPlacement, ranks: Sequence[RankAssignment], losses: Mapping[str, float], now: float) -> float:
     """Return the seconds that the gang would train again: known from its ranks, else all since it was made."""
     known = [losses[rank.pod_uid] for rank in ranks if rank.pod_uid in losses]
     if known:

@@ -16,16 +16,18 @@ from outrider.api.gangplacement import (
 from outrider.api.gpunode import GPUNode, GPUNodeStatus, RankState, Verdict
 from outrider.api.kubeflow import ElasticPolicy, MPIJob, PyTorchJob, ReplicaSpec, TrainingJobSpec
 from outrider.api.meta import ObjectMeta, OwnerReference
-from outrider.api.names import INPOD_INIT_CONTAINER
+from outrider.api.names import INPOD_INIT_CONTAINER, JOB_UID_LABEL
+from outrider.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from outrider.api.times import parse_rfc3339, rfc3339
 from outrider.workloads import GPU, gang_of
 from scheduler_plugin.cluster.reservations import reservations, reserved, seats
 from scheduler_plugin.cluster.turns import turn
 from scheduler_plugin.planner.advance import Advance, advance
+from scheduler_plugin.planner.budgets import guarded
 from scheduler_plugin.planner.case import DID_NOT_BIND
 from scheduler_plugin.planner.deliver import placement_with
 from scheduler_plugin.planner.ledger import Stand, ledger, stands
-from scheduler_plugin.planner.preempting import losses_of
+from scheduler_plugin.planner.preempting import Losses, losses_of
 from scheduler_plugin.planner.retry import pause_seconds
 from scheduler_plugin.rules import Rules
 from tests.scheduler_plugin.builders import (
@@ -345,11 +347,58 @@ def test_a_gang_that_forbids_preemption_displaces_nobody() -> None:
     assert step(*wanting("PreemptLowerPriority"), *objects, rules=rules).asks_losses
     assert not step(*wanting("Never"), *objects, rules=rules).asks_losses
     assert not step(*wanting("PreemptLowerPriority"), *objects).asks_losses, "it is off unless it is set"
-    decided = step(*wanting("PreemptLowerPriority"), *objects, rules=rules, losses={"uid-low-0": 90.0})
+    decided = step(*wanting("PreemptLowerPriority"), *objects, rules=rules, losses=Losses({"uid-low-0": 90.0}))
     assert decided.status is not None
     assert [(one.job_name, one.lost_seconds, len(one.pods)) for one in decided.status.preempting] == [("low", 90.0, 4)]
     assert decided.displace == tuple(decided.status.preempting)
     assert [len(one.nodes) for one in decided.status.reservations] == [3]
+
+
+@pytest.mark.parametrize(
+    ("mine", "priority", "owned", "budget"),
+    [
+        pytest.param(10, 10, True, False, id="as urgent as the other"),
+        pytest.param(10, 11, True, False, id="more urgent than the other"),
+        pytest.param(10, None, True, False, id="of a priority that nobody recorded"),
+        pytest.param(10, 0, False, False, id="made by hand, so that nothing makes its pods again"),
+        pytest.param(10, 0, True, True, id="under a disruption budget"),
+    ],
+)
+def test_a_gang_is_not_displaced_if_it_is(mine: int, priority: int | None, *, owned: bool, budget: bool) -> None:
+    rules = msgspec.structs.replace(RULES, gang_preemption=True)
+    low = make_placement("low", {rank: f"n{rank}" for rank in range(4)}, state=PlacementState.PLACED)
+    low = msgspec.structs.replace(
+        low,
+        spec=msgspec.structs.replace(low.spec, owned=owned),
+        status=msgspec.structs.replace(low.status, priority=priority),
+    )
+    running = [make_pod(f"low-{rank}", job="low", rank=rank, node=f"n{rank}") for rank in range(4)]
+    pods = [
+        msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=mine))
+        for pod in gang_pods("train", 3)
+    ]
+    losses = Losses(guarded=frozenset({"job-low"}) if budget else frozenset())
+    waits = step(*pods, *running, low, make_job("low", 4), make_job(size=3), rules=rules, losses=losses)
+    assert (waits.outcome, waits.displace) == ("waiting", ())
+    assert waits.status is not None
+    assert waits.status.preempting == []
+
+
+def test_a_budget_guards_gangs_with_more_pods_than_it_lets_go() -> None:
+    def budget(allowed: int, namespace: str = "ml", selector: dict[str, object] | None = None) -> PodDisruptionBudget:
+        return PodDisruptionBudget(
+            metadata=ObjectMeta(name="budget", namespace=namespace),
+            spec=PodDisruptionBudgetSpec(selector=selector),
+            status=PodDisruptionBudgetStatus(disruptions_allowed=allowed),
+        )
+
+    pods = gang_pods("small", 2) + gang_pods("large", 4)
+    assert guarded([budget(2, selector={})], pods) == {"job-large"}, "an empty selector takes every pod"
+    assert guarded([budget(4, selector={})], pods) == frozenset()
+    assert guarded([budget(0)], pods) == frozenset(), "no selector takes none"
+    assert guarded([budget(0, namespace="other", selector={})], pods) == frozenset()
+    ours = {"matchLabels": {JOB_UID_LABEL: "job-small"}}
+    assert guarded([budget(1, selector=ours)], pods) == {"job-small"}
 
 
 def test_a_decided_preemption_goes_on_under_the_next_leader_until_the_victims_are_gone() -> None:
@@ -362,7 +411,7 @@ def test_a_decided_preemption_goes_on_under_the_next_leader_until_the_victims_ar
         for pod in gang_pods("train", 3)
     ]
     objects = [low, make_job("low", 4), make_job(size=3)]
-    decided = step(*pods, *victims, *objects, rules=rules, losses={})
+    decided = step(*pods, *victims, *objects, rules=rules, losses=Losses())
     assert decided.status is not None
     written = msgspec.structs.replace(make_placement("train", {}), status=decided.status)
     for left in (3, 1):
