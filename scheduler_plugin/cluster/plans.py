@@ -71,9 +71,9 @@ class Plans:
         rank = plan.ranks.get(pod_uid) if plan else None
         return rank.node if rank else ""
 
-    def ranks(self, node: str) -> dict[str, str]:
-        """Return the pods (by UID) that are planned for a node, and each one's job."""
-        return {pod: job for job, pods in self._ranks.get(node, {}).items() for pod in pods}
+    def ranks(self, node: str) -> list[tuple[str, str]]:
+        """Return the UIDs of the pods that are planned for a node, each with that of the job whose plan says so."""
+        return [(pod, job) for job, pods in self._ranks.get(node, {}).items() for pod in pods]
 
     def reserved(self, node: str) -> Mapping[str, Amounts]:
         """Return what a node holds for pods still to come, by job UID, in thousandths."""

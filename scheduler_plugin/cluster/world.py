@@ -8,7 +8,7 @@ fails is taken back.
 import itertools
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from outrider.api.core import Node, Owner, Pod
 from outrider.api.gangplacement import GangPlacement, PlacementState
@@ -67,6 +67,7 @@ class World:
         self._bodies: dict[str, Body] = {}
         self._health: dict[str, GPUNode] = {}
         self._pods, self._gangs, self._plans = Pods(), Gangs(), Plans()
+        self._placements: defaultdict[str, dict[str, GangPlacement]] = defaultdict(dict)  # job UID -> own UID
         self._claims: dict[str, list[tuple[GangPlacement | None, GangPlacement | None]]] = {}
         self._views: dict[str, NodeView] = {}
         self._leaf_gpus: Counter[Path] = Counter()
@@ -167,16 +168,36 @@ class World:
         if uid in self._claims:
             self._claims[uid].append((old, new))
             return
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._release(old.spec.job_uid, old.metadata.uid)
-            self._on_gang(old.spec.job_uid)
+        if old is not None and (new is None or _other(old, new)):
+            self._placements[old.spec.job_uid].pop(old.metadata.uid, None)
+            self._choose(old.spec.job_uid)
         if new is None:
             return
-        known = self._plans.get(uid)
-        if _news(known.placement.metadata if known else None, new.metadata):
-            self._release(uid)
-            self._hold(plan_from(new))
-            self._on_gang(uid)
+        known = self._placements[uid].get(new.metadata.uid)
+        if _news(known.metadata if known else None, new.metadata):
+            self._placements[uid][new.metadata.uid] = new
+            self._choose(uid)
+
+    def _choose(self, job_uid: str) -> None:
+        """Hold what a job's placement says. Of several, since people copied one, the oldest holds.
+
+        One in another namespace than the job's pods says nothing of them.
+        """
+        if job_uid in self._claims:
+            return
+        spaces = {pod.metadata.namespace for pod in self._gangs.pods(job_uid)}
+        known = self._placements.get(job_uid, {}).values()
+        beside = [one for one in known if not spaces or one.metadata.namespace in spaces]
+        best = min(beside, key=lambda one: _age(one.metadata), default=None)
+        plan = self._plans.get(job_uid)
+        if best is not None and plan is not None and plan.placement is best:
+            return
+        self._release(job_uid)
+        if not known:
+            self._placements.pop(job_uid, None)
+        if best is not None:
+            self._hold(plan_from(best))
+        self._on_gang(job_uid)
 
     def claim(self, wanted: GangPlacement) -> None:
         """Hold the nodes of a plan from now on, while it is being written, until ``settle``.
@@ -184,8 +205,7 @@ class World:
         What the watch says of the placement meanwhile is kept for later: a half-written one would let the nodes go.
         """
         uid = wanted.spec.job_uid
-        known = self._plans.get(uid)
-        self._claims[uid] = [(None, known.placement)] if known else []
+        self._claims[uid] = []
         self._release(uid)
         self._hold(plan_from(wanted))
 
@@ -196,6 +216,7 @@ class World:
             self.on_placement(old, new)
         if stored is not None:
             self.on_placement(None, stored)
+        self._choose(job_uid)
 
     def gang(self, job_uid: str) -> GangState | None:
         """Return what is known about a job's gang, None while it has no pods."""
@@ -277,7 +298,8 @@ class World:
             for uid, plan in plans.items()
             if plan.planned and plan.placement.status.spares_kept
         )
-        return self._spares.kept(self._views, keepers)
+        # Where two gangs keep one node, the one of higher priority has the last word, whoever came first.
+        return self._spares.kept(self._views, sorted(keepers, key=lambda one: (one.priority, one.gang)))
 
     def _touch(self, *names: str) -> None:
         due = not self._dirty and not self._stale
@@ -306,14 +328,14 @@ class World:
         self._touch(self._plans.node_of(gang.uid, pod.metadata.uid))
         if seats:
             self._touch(*self._plans.seats(gang.uid))
+            self._choose(gang.uid)
 
     def _hold(self, plan: Plan) -> None:
         self._touch(*self._plans.hold(plan))
         self._replan()
 
-    def _release(self, uid: str, placement_uid: str | None = None) -> None:
-        plan = self._plans.get(uid)
-        if plan is not None and placement_uid in (None, plan.placement.metadata.uid):
+    def _release(self, uid: str) -> None:
+        if self._plans.get(uid) is not None:
             self._touch(*self._plans.release(uid))
             self._replan()
 
@@ -349,7 +371,7 @@ class World:
         body = self._bodies.get(name)
         if body is None:
             return None
-        planned = self._plans.ranks(name)
+        planned = [uid for uid, job_uid in self._plans.ranks(name) if self._is_of(uid, job_uid)]
         company = Company(
             guests=self._pods.guests(name, planned),
             suspect=suspicion(body.domains, self._suspects) if self._suspects else "",
@@ -360,11 +382,15 @@ class World:
         uses, holds = self._pods.uses(name), self._holds(name, planned)
         return view(body, self._health.get(name), uses, holds, self._rules, company)
 
-    def _holds(self, name: str, planned: Mapping[str, str]) -> dict[str, Amounts]:
+    def _is_of(self, pod_uid: str, job_uid: str) -> bool:
+        """Return whether a planned pod is one of its plan's gang: of others' pods a plan says nothing."""
+        pod = self._pods.get(pod_uid)
+        return pod is not None and self._pods.guest(pod_uid).gang == job_uid
+
+    def _holds(self, name: str, planned: Sequence[str]) -> dict[str, Amounts]:
         holds: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for pod_uid in self._pods.coming(name, planned):
-            job_uid = planned.get(pod_uid) or self._pods.guest(pod_uid).gang or pod_uid
-            holds[job_uid].update(self._pods.asked(pod_uid))
+            holds[self._pods.guest(pod_uid).gang or pod_uid].update(self._pods.asked(pod_uid))
         for job_uid, amounts in self._plans.reserved(name).items():
             if job_uid in self._gangs:  # once its last pod is gone, nobody is waited for
                 holds[job_uid].update(amounts)
@@ -374,6 +400,15 @@ class World:
 def _name(old: Node | GPUNode | None, new: Node | GPUNode | None) -> str:
     present = new or old
     return present.metadata.name if present else ""
+
+
+def _other(old: GangPlacement, new: GangPlacement) -> bool:
+    """Return whether a placement took the place of another one, or of what it was itself: another job's."""
+    return old.metadata.uid != new.metadata.uid or old.spec.job_uid != new.spec.job_uid
+
+
+def _age(meta: ObjectMeta) -> tuple[str, str]:
+    return meta.creation_timestamp or "", meta.uid
 
 
 def _news(known: ObjectMeta | None, new: ObjectMeta | None) -> bool:
