@@ -26,6 +26,7 @@ from scheduler_plugin.extender.silence import TICK_SECONDS, Silence
 _LOG: Final = logging.getLogger(__name__)
 _KEEP_ALIVE_SECONDS: Final = 3600.0  # Go's clients give up an idle connection after 90 (net/http, DefaultTransport)
 _SILENT_TICKS: Final = 5
+_LAG_SECONDS: Final = 0.2  # a change is here some 20 to 60 ms after kube-scheduler has it
 _LARGEST_BACKLOG_BYTES: Final = 1 << 20  # of the socket's reader: what is beyond waits in the plugin
 _BINDS: Final = 50  # tries for the port, 100 ms each: a killed plugin's extender may still be on its way out
 
@@ -37,7 +38,12 @@ async def serve(connection: socket.socket) -> None:
     logs.setup("scheduler", start.log_level)
     traces.setup("outrider-scheduler")
     mirror, silence = Mirror(), Silence(_SILENT_TICKS)
-    extender = Extender(lambda: mirror.snapshot, deadline_seconds=start.deadline_seconds, deserted=lambda: silence.over)
+    extender = Extender(
+        lambda: mirror.snapshot,
+        deadline_seconds=start.deadline_seconds,
+        deserted=lambda: silence.over,
+        lag_seconds=_LAG_SECONDS,
+    )
     # Whoever closes an idle connection first must be the client: Go does not repeat a POST that a server cut off.
     runner = web.AppRunner(
         extender.application(), access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS, auto_decompress=False
@@ -51,7 +57,7 @@ async def serve(connection: socket.socket) -> None:
             background = [group.create_task(_tick(writer, silence))]
             if start.tls and context:
                 background.append(group.create_task(start.tls.renew(context)))
-            await _follow(reader, mirror, silence)
+            await _follow(reader, mirror, silence, extender.on_news)
             for task in background:
                 task.cancel()
     finally:
@@ -71,7 +77,7 @@ async def _bind(site: Callable[[], web.TCPSite]) -> None:
             return
 
 
-async def _follow(reader: asyncio.StreamReader, mirror: Mirror, silence: Silence) -> None:
+async def _follow(reader: asyncio.StreamReader, mirror: Mirror, silence: Silence, on_news: Callable[[], None]) -> None:
     with suppress(EOFError, ConnectionError):
         whole = 0
         while True:
@@ -80,6 +86,7 @@ async def _follow(reader: asyncio.StreamReader, mirror: Mirror, silence: Silence
                 _LOG.warning("the plugin's main process is heard again: requests are answered")
             if isinstance(message, frames.Changes):
                 mirror.apply(message.update)
+                on_news()
                 whole += len(message.update.nodes)
             if whole > 1000:
                 gc.freeze()  # what is known of the cluster stays: no need to look it through again and again

@@ -12,6 +12,7 @@ from typing import Final
 
 from aiohttp import web
 
+from outrider.api import reasons
 from outrider.api.core import Pod
 from outrider.api.names import TRACEPARENT_ANNOTATION
 from outrider.telemetry import traces
@@ -28,6 +29,8 @@ _LOG: Final = logging.getLogger(__name__)
 # Full Node objects take some 16 KiB each: room for the 5,000 nodes that Kubernetes supports in one cluster.
 _LARGEST_BODY_BYTES: Final = 128 * 1024 * 1024
 _SLOWEST_BYTES_PER_SECOND: Final = 32 * 1024 * 1024  # between two processes of a busy machine: more time for large ones
+_BEHIND: Final = frozenset((reasons.NODE_NO_GPU, reasons.NODE_NOT_SEEN))
+_REST_SECONDS: Final = 1.0  # after a wait for nothing: kube-scheduler stands still meanwhile
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -37,6 +40,7 @@ class Extender:
 
     ``clock`` gives seconds since 1970; ``deadline_seconds`` bounds the wait for a request's body. While ``deserted``
     nobody keeps the snapshot up to date, and the answer is 503: another replica may plan what we do not hear of.
+    ``lag_seconds`` is how long filter waits for news where kube-scheduler visibly knows more.
     """
 
     def __init__(
@@ -46,9 +50,16 @@ class Extender:
         deadline_seconds: float = 0.5,
         clock: Callable[[], float] = time.time,
         deserted: Callable[[], bool] = lambda: False,
+        lag_seconds: float = 0.0,
     ) -> None:
         self._snapshot, self._deadline_seconds, self._clock = snapshot, deadline_seconds, clock
-        self._deserted = deserted
+        self._deserted, self._lag_seconds = deserted, lag_seconds
+        self._news, self._rests_until = asyncio.Event(), 0.0
+
+    def on_news(self) -> None:
+        """Take that the snapshot has changed."""
+        self._news.set()
+        self._news = asyncio.Event()
 
     def application(self) -> web.Application:
         """Return the application to serve."""
@@ -63,13 +74,31 @@ class Extender:
         args, pod = self._args(await self._body(request))
         names = wire.node_names(args)
         if not managed(pod):
-            return _json(_result(args, names, decide(pod, names, self._snapshot(), self._clock())))
+            return _json(_result(args, names, await self._decide(pod, names)))
         with traces.span(
             "extender.filter", pod.metadata.annotations.get(TRACEPARENT_ANNOTATION, ""), pod=pod.key, offered=len(names)
         ) as span:
-            decision = decide(pod, names, self._snapshot(), self._clock())
+            decision = await self._decide(pod, names)
             span.set_attribute("allowed", len(decision.allowed))
             return _json(_result(args, names, decision))
+
+    async def _decide(self, pod: Pod, names: list[str]) -> Decision:
+        """Filter, but not from a snapshot that is visibly behind kube-scheduler's.
+
+        It offers what it takes for large enough. Where we know of no room on any of it, its watch was faster: a pod
+        has just ended there. It would not ask again before the next event in the cluster, up to 5 minutes later.
+        """
+        decision = decide(pod, names, self._snapshot(), self._clock())
+        loop = asyncio.get_running_loop()
+        if _behind(decision) and loop.time() >= self._rests_until:
+            try:
+                async with asyncio.timeout(self._lag_seconds):
+                    while _behind(decision):
+                        await self._news.wait()
+                        decision = decide(pod, names, self._snapshot(), self._clock())
+            except TimeoutError:
+                self._rests_until = loop.time() + _REST_SECONDS
+        return decision
 
     async def prioritize(self, request: web.Request) -> web.Response:
         """Answer an ExtenderArgs with a HostPriorityList."""
@@ -95,6 +124,10 @@ class Extender:
     def _args(self, body: bytes) -> tuple[wire.Args, Pod]:
         args = wire.decode_args(body)
         return args, _present(args.pod)
+
+
+def _behind(decision: Decision) -> bool:
+    return not decision.allowed and not _BEHIND.isdisjoint(decision.failed.values())
 
 
 def _present(pod: Pod | None) -> Pod:
