@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import sys
+import time
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -31,6 +32,21 @@ _PUBLISH_SECONDS: Final = 0.02  # changes that come together become one snapshot
 _TURN_SECONDS: Final = 0.0005
 _NICE: Final = 5  # of this process beside the extender's; it counts only between processes of one container
 _LOOK_SECONDS: Final = 0.1
+_CLOCK_SECONDS: Final = 1.0
+_JUMP_SECONDS: Final = 2.0
+
+
+class WallClock:
+    """Notices that the machine's clock was set, by a clock that never is. Both are in seconds."""
+
+    def __init__(self, wall: float, steady: float) -> None:
+        self._ahead = wall - steady
+
+    def jump(self, wall: float, steady: float) -> float:
+        """Return by how much the clock was set since the last call; 0 where it at most drifts."""
+        before, self._ahead = self._ahead, wall - steady
+        jump = self._ahead - before
+        return jump if abs(jump) >= _JUMP_SECONDS else 0.0
 
 
 class Plugin:
@@ -59,6 +75,7 @@ class Plugin:
             group.create_task(self._serve())
             group.create_task(self._plan())
             group.create_task(self._planner.watch())
+            group.create_task(self._watch_clock())
 
     def readiness(self) -> str | None:
         """Return what is still missing before filter can answer, None when nothing is."""
@@ -84,6 +101,15 @@ class Plugin:
                     "nothing is planned until the API server is heard again", extra={"lag_seconds": lag_seconds}
                 )
                 planning.cancel()
+
+    async def _watch_clock(self) -> None:
+        clock = WallClock(time.time(), _steady())
+        while True:
+            await asyncio.sleep(_CLOCK_SECONDS)
+            jump = clock.jump(time.time(), _steady())
+            if jump:
+                _LOG.warning("this machine's clock was set", extra={"forward_seconds": round(jump, 1)})
+                self._world.clock_was_set(jump)
 
     @property
     def port(self) -> int:
@@ -117,6 +143,11 @@ class Plugin:
     def _on_nodes(self, changes: list[Change]) -> None:
         SNAPSHOT_NODES.set(len(self._world.snapshot.nodes))
         self._planner.on_nodes(changes)
+
+
+def _steady() -> float:
+    """Return a time in seconds that nobody sets, and that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 async def run(config: Config) -> None:

@@ -10,7 +10,6 @@ from outrider.api import reasons
 from outrider.api.core import Node, Taint
 from outrider.api.gpunode import GPUNode, Health, Mode, Verdict
 from outrider.api.names import UNHEALTHY_TAINT
-from outrider.api.times import parse_rfc3339
 from outrider.topology import Domain, Place, clique_of, domains_of, place
 from outrider.workloads import BadQuantity, milli
 from outrider.workloads.resources import gpus_in, is_gpu
@@ -125,8 +124,10 @@ class Company(msgspec.Struct, frozen=True, gc=False):
 ALONE: Final = Company()
 
 
-def judge(body: Body, health: GPUNode | None, rules: Rules) -> Judgement:
+def judge(body: Body, health: GPUNode | None, rules: Rules, heard: float) -> Judgement:
     """Return whether the node may get new GPU work, from its taints and its GPUNode.
+
+    ``heard`` is when its agent was last there, in seconds since 1970.
 
     A node without GPUNode has no agent: allowed, unless ``require_gpu_node``. Mode Paused means that people want
     no action on the evidence, so it is shown but not acted on here either.
@@ -137,7 +138,7 @@ def judge(body: Body, health: GPUNode | None, rules: Rules) -> Judgement:
     status = health.status
     if health.spec.mode is Mode.PAUSED:
         return Judgement(cause=status.reason, score=status.score)
-    return Judgement(_refusal(body, health), status.reason, status.score, _fresh_until(health, rules.stale_seconds))
+    return Judgement(_refusal(body, health), status.reason, status.score, heard + rules.stale_seconds)
 
 
 def _refusal(body: Body, health: GPUNode) -> str:
@@ -148,13 +149,6 @@ def _refusal(body: Body, health: GPUNode) -> str:
     if body.tainted:
         return reasons.NODE_UNHEALTHY
     return reasons.NODE_UNKNOWN_HEALTH if health.status.health is Health.UNKNOWN else ""
-
-
-def _fresh_until(health: GPUNode, stale_seconds: float) -> float:
-    try:
-        return parse_rfc3339(health.status.observed_at or "") + stale_seconds
-    except ValueError:
-        return -math.inf  # never observed, or a time that is no time: unknown
 
 
 def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
@@ -190,9 +184,10 @@ def view(
     holds: Mapping[str, Amounts],
     rules: Rules,
     company: Company = ALONE,
+    heard: float = -math.inf,
 ) -> NodeView:
-    """Return the node's view. ``uses`` counts every bound pod, whoever bound it."""
-    judgement = judge(body, health, rules)
+    """Return the node's view. ``uses`` counts every bound pod, whoever bound it; ``heard`` as of ``judge``."""
+    judgement = judge(body, health, rules, heard)
     free = _less(body.allocatable, uses.values())
     room = {name: amount for name, amount in free.items() if is_gpu(name, rules.gpu_resources)}
     free_gpus = sum(room.values())

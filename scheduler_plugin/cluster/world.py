@@ -31,6 +31,7 @@ from scheduler_plugin.cluster.members import GangState, gone, managed
 from scheduler_plugin.cluster.nodes import Amounts, Body, Company, NodeView, body_of, renewed, view
 from scheduler_plugin.cluster.plans import Plans
 from scheduler_plugin.cluster.pods import Pods, nodes_of
+from scheduler_plugin.cluster.sightings import Sightings
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot, plan_from
 from scheduler_plugin.cluster.spares import Keeper, Kept, Spares
 from scheduler_plugin.cluster.suspects import suspected, suspicion
@@ -75,6 +76,7 @@ class World:
         self._dirty: set[str] = set()
         self._stale = False
         self._clock = clock
+        self._sightings = Sightings(rules.stale_seconds)
         self._suspects: dict[Domain, dict[str, Remediation]] = {}
         self._blackholes, self._stock = Blackholes(), Stock()
         self._spares = Spares(rules.levels, rules.domain_spares, rules.borrowers_below)
@@ -94,9 +96,15 @@ class World:
         """Take a change of a node's health."""
         if new is not None:
             self._health[new.metadata.name] = new
+            self._sightings.note(new.metadata.name, new.status.observed_at or "", self._clock())
         elif old is not None:
             self._health.pop(old.metadata.name, None)
+            self._sightings.forget(old.metadata.name)
         self._touch(_name(old, new))
+
+    def clock_was_set(self, seconds: float) -> None:
+        """Take that this machine's clock was set forward by that much, or back: no agent has been silent for that."""
+        self._touch(*self._sightings.shift(seconds))
 
     def on_job(self, old: Owner | None, new: Owner | None) -> None:
         """Take a change of a job, or of any other object that gangs come from."""
@@ -380,7 +388,7 @@ class World:
             waits=self._plans.waiting(name),
         )
         uses, holds = self._pods.uses(name), self._holds(name, planned)
-        return view(body, self._health.get(name), uses, holds, self._rules, company)
+        return view(body, self._health.get(name), uses, holds, self._rules, company, self._sightings.at(name))
 
     def _is_of(self, pod_uid: str, job_uid: str) -> bool:
         """Return whether a planned pod is one of its plan's gang: of others' pods a plan says nothing."""
