@@ -25,7 +25,7 @@ from outrider.kube.kinds import (
     TRAININGPOLICIES,
     Kind,
 )
-from scheduler_plugin.cluster.keeping import Keeper
+from scheduler_plugin.cluster.thinning import Thinner
 from scheduler_plugin.cluster.world import World
 from scheduler_plugin.metrics import STALENESS_SECONDS
 
@@ -44,13 +44,13 @@ class Following:
     """Informers of a World. ``vital`` kinds are those without which a decision would be a guess."""
 
     def __init__(self, client: Client, world: World) -> None:
-        keeper = Keeper()
+        thinner = Thinner()
         self._client, self._world, self._on_owner = client, world, world.on_job
         self._vital = [
-            self._informer(replace(NODES, keep=keeper.node), world.on_node),
-            self._informer(replace(GPUNODES, keep=keeper.gpunode), world.on_gpunode),
+            self._informer(replace(NODES, keep=thinner.node), world.on_node),
+            self._informer(replace(GPUNODES, keep=thinner.gpunode), world.on_gpunode),
             self._informer(GANGPLACEMENTS, self._on_placement),
-            self._informer(replace(PODS, keep=keeper.pod), world.on_pod),
+            self._informer(replace(PODS, keep=thinner.pod), world.on_pod),
         ]
         self._helpful = [
             self._informer(JOBS, world.on_job),

@@ -22,7 +22,7 @@ _MOST: Final = 50_000  # parts remembered; beyond, sharing starts anew and what 
 _DEFAULT_META: Final = ObjectMeta()
 
 
-class Keeper:
+class Thinner:
     """Thins out objects. It remembers parts, not objects: each method may be called in any order."""
 
     def __init__(self) -> None:
