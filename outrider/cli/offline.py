@@ -76,8 +76,6 @@ def _gang(gang: LandingGang) -> list[RenderableType]:
         lines.append(_ranks(gang))
     if len(gang.ranks) > _RANKS_SHOWN:
         lines.append(Text(f"and {len(gang.ranks) - _RANKS_SHOWN} more: -o json lists all"))
-    if gang.spares:
-        lines.append(Text(f"spare: {listed(gang.spares, 8)}"))
     return lines + [Text(f"not {one.domain}: {one.reason}") for one in gang.rejected[:3]]
 
 

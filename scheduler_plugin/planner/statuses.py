@@ -141,7 +141,7 @@ def _planned_words(
     nodes = {rank.node for rank in ranks}
     leaves = {view.place.path for name in nodes if (view := case.snapshot.nodes.get(name))}
     spare = f"spare: {', '.join(spares)}" if spares else "no spare node is free"
-    under = f"under {plural(len(leaves), 'leaf', 'leaves')} of {label(domain)}"
+    under = f"under {plural(len(leaves), 'leaf', 'leaves')}{', ' if len(leaves) == 1 else ' of '}{label(domain)}"
     seats = f"; {plural(_seats(held), 'seat')} for pods to come" if held else ""
     said = f"{plural(len(ranks), 'pod')} on {plural(len(nodes), 'node')} {under}{seats}; {spare}"
     return alone(case, said + _unmodelled_words(case.pods))
