@@ -111,7 +111,7 @@ def _not_yet(case: Case) -> Advance | None:
     if not by:
         return None
     message = f"makes room for {by}, which has a higher priority; it is planned again once all its pods are gone"
-    return Advance("waiting", case.seats, waiting=tuple(case.newcomers), message=message, again_seconds=1.0)
+    return Advance("waiting", case.gang_size, waiting=tuple(case.newcomers), message=message, again_seconds=1.0)
 
 
 def _held_elsewhere(case: Case) -> Advance:
@@ -139,7 +139,7 @@ def _rest(case: Case) -> Advance:
     evict = released(case, before=case.now + case.resting - pause)
     fresh = tuple(pod for pod in case.unbound if gated(pod))
     return Advance(
-        "waiting", case.seats, evict=evict, waiting=fresh, message=case.status.message, again_seconds=case.resting
+        "waiting", case.gang_size, evict=evict, waiting=fresh, message=case.status.message, again_seconds=case.resting
     )
 
 
@@ -147,7 +147,7 @@ def _incomplete(case: Case) -> Advance:
     """Wait for the members that are missing; say so once their controller should have made them."""
     why = missing(case.present, case.size.least, case.notes)
     if case.assembling:
-        return Advance("waiting", case.seats, message=sentence(why), again_seconds=1.0)
+        return Advance("waiting", case.gang_size, message=sentence(why), again_seconds=1.0)
     said = statuses.waiting(case, sentence(why), why=why)
     return _waiting(case, case.unbound, said, said.message)
 
@@ -164,7 +164,7 @@ def _whole(case: Case, losses: Losses | None) -> Advance:
         result = fewer
     placed = {pod.metadata.uid for pod in fresh}
     ranks = [rank for rank in case.kept() if rank.pod_uid not in placed and rank.pod_uid in case.ranks]
-    ranks += [case.seat(pod, node) for pod in fresh if (node := result.nodes.get(pod.metadata.uid))]
+    ranks += [case.assigned(pod, node) for pod in fresh if (node := result.nodes.get(pod.metadata.uid))]
     left = tuple(pod for pod in fresh if pod.metadata.uid not in result.nodes)
     advanced = _planned(case, ranks, result, reservations(case.to_come, result.nodes))
     return msgspec.structs.replace(advanced, waiting=left)
@@ -230,7 +230,7 @@ def _join(case: Case, seeking: Sequence[Pod]) -> Advance:
     held = _seats(case, result)
     if isinstance(result, Refusal):
         return _unjoined(case, kept, seeking, result, evict)
-    joined = [case.seat(pod, node) for pod in seeking if (node := result.nodes.get(pod.metadata.uid))]
+    joined = [case.assigned(pod, node) for pod in seeking if (node := result.nodes.get(pod.metadata.uid))]
     taken = {rank.rank for rank in joined}
     ranks = [rank for rank in kept if rank.rank not in taken] + joined
     nodes = {rank.node for rank in ranks} | {node for one in held for node in one.nodes}
@@ -333,7 +333,7 @@ def _deliver(
     planned = [pod for pod in case.unbound if pod.metadata.uid in nodes]
     return Advance(
         outcome="planned",
-        size=case.seats,
+        size=case.gang_size,
         status=written,
         release=tuple((pod, nodes[pod.metadata.uid]) for pod in planned if gated(pod)),
         wake=tuple(pod for pod in planned if not gated(pod)),
@@ -345,15 +345,15 @@ def _deliver(
 def _settled(case: Case) -> Advance:
     """No pod is left to place: note it, with the nodes they really got."""
     if case.gang.placement is None or not case.gang.pods or case.status.state is PlacementState.WAITING:
-        return Advance("settled", case.seats, statuses.vacated(case.status) if case.status.reservations else None)
+        return Advance("settled", case.gang_size, statuses.vacated(case.status) if case.status.reservations else None)
     status = statuses.bound(case, case.kept(), _seats(case, Refusal("")))
     running = statuses.with_condition(case, status)
-    return Advance("settled", case.seats, None if running == case.status else running)
+    return Advance("settled", case.gang_size, None if running == case.status else running)
 
 
 def _waiting(case: Case, pods: Sequence[Pod], said: GangPlacementStatus, message: str) -> Advance:
     """Return the step of a gang that waits; its status is written where it says something new."""
     status = statuses.with_condition(case, said)
     return Advance(
-        "waiting", case.seats, None if status == case.status else status, waiting=tuple(pods), message=message
+        "waiting", case.gang_size, None if status == case.status else status, waiting=tuple(pods), message=message
     )

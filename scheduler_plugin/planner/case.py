@@ -128,7 +128,7 @@ class Case(msgspec.Struct, frozen=True):
         return turn(uid, self.status, self.gang.pods, patience, self.now)
 
     @property
-    def seats(self) -> int:
+    def gang_size(self) -> int:
         """Pods that run together: the job's own number, else those that are there."""
         return max(self.size.pods, len(self.pods) + len(self.to_come), 1)
 
@@ -187,7 +187,7 @@ class Case(msgspec.Struct, frozen=True):
         counted = tuple(msgspec.structs.replace(one, gpu_resources=names) for one in members)
         return Gang(self.gang.job.uid, counted, self.excluded, ask)
 
-    def seat(self, pod: Pod, node: str) -> RankAssignment:
+    def assigned(self, pod: Pod, node: str) -> RankAssignment:
         """Return a pod's entry in the plan. Raises BadQuantity."""
         meta = pod.metadata
         gpus = gpus_of(pod, self.rules.gpu_resources)
@@ -204,7 +204,7 @@ class Case(msgspec.Struct, frozen=True):
             if rank.pod_uid not in leaving and (rank.pod_uid in here or rank.rank not in current)
         ]
         strangers = [pod for pod in self.pods if pod.spec.node_name and pod.metadata.uid not in self.old]
-        return kept + [self.seat(pod, pod.spec.node_name) for pod in strangers]
+        return kept + [self.assigned(pod, pod.spec.node_name) for pod in strangers]
 
 
 def case_of(gang: GangState, snapshot: Snapshot, rules: Rules, now: float) -> Case:
