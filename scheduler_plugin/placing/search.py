@@ -54,7 +54,7 @@ class Search:
         self._busy = [view.spare_gpus < view.gpus for view in views]
         kinds = sorted(room.kinds, key=lambda kind: (-kind[0].gpus * len(kind), -len(kind), kind[0].rank))
         counts = [room.counts(kind[0], self.fabric.names) for kind in kinds]
-        if not room.intertwined and all(count == counts[0] for count in counts):
+        if all(count == counts[0] for count in counts):
             # Kinds that fit the same nodes equally often fit them mixed as well: no rank needs to go before another.
             kinds, counts = [[one for kind in kinds for one in kind]], counts[:1]
         self._needs = [len(kind) for kind in kinds]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import Final
 
+from outrider.api.gangplacement import GangPlacementStatus
 from outrider.topology import Levels, TopologyAsk, depth_of
 from outrider.topology.domains import Path
 from scheduler_plugin.cluster.nodes import NodeView
@@ -21,6 +22,13 @@ def spares_for(gang: Gang, used: Collection[str], snapshot: Snapshot, count: int
     """Return the nearest nodes outside ``used`` that could take the largest member now."""
     room = Room(snapshot, gang.job_uid, gang.members, gang.excluded, now)
     return nearest_spares(room, used, snapshot, count, gang.ask)
+
+
+def worn(status: GangPlacementStatus, snapshot: Snapshot, now: float) -> bool:
+    """Return whether one of the spares on record could not take over a rank any more: gone, unwell or in use."""
+    gpus = max((rank.gpus for rank in status.ranks), default=0) * 1000
+    views = map(snapshot.nodes.get, status.spares)
+    return any(view is None or view.refusal(now) or view.cordoned or view.spare_gpus < gpus for view in views)
 
 
 def nearest_spares(

@@ -27,7 +27,7 @@ from scheduler_plugin.cluster.reservations import reservations, seats
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.explain import missing
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
-from scheduler_plugin.placing.spares import spares_for, within
+from scheduler_plugin.placing.spares import spares_for, within, worn
 from scheduler_plugin.placing.wording import sentence
 from scheduler_plugin.planner import statuses
 from scheduler_plugin.planner.backfill import reserve
@@ -347,8 +347,17 @@ def _settled(case: Case) -> Advance:
     if case.gang.placement is None or not case.gang.pods or case.status.state is PlacementState.WAITING:
         return Advance("settled", case.gang_size, statuses.vacated(case.status) if case.status.reservations else None)
     status = statuses.bound(case, case.kept(), _seats(case, Refusal("")))
-    running = statuses.with_condition(case, status)
+    running = statuses.with_condition(case, msgspec.structs.replace(status, spares=_spares(case, status)))
     return Advance("settled", case.gang_size, None if running == case.status else running)
+
+
+def _spares(case: Case, status: GangPlacementStatus) -> list[str]:
+    """Return the spares on record, or others where one of them was taken meanwhile."""
+    if not worn(status, case.snapshot, case.now):
+        return status.spares
+    used = {rank.node for rank in status.ranks} | set(seats(status).values())
+    asked = case.gang_of(case.members(case.core))
+    return list(spares_for(asked, used, case.snapshot, case.gang.policy.spares, case.now)) if asked.members else []
 
 
 def _waiting(case: Case, pods: Sequence[Pod], said: GangPlacementStatus, message: str) -> Advance:

@@ -6,6 +6,7 @@ the next is planned.
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -30,6 +31,7 @@ from scheduler_plugin.cluster.members import GangState, managed
 from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.turns import Turn
 from scheduler_plugin.cluster.world import Change, World
+from scheduler_plugin.placing.spares import worn
 from scheduler_plugin.planner import deliver, evicting
 from scheduler_plugin.planner.acceptance import accepted, problem
 from scheduler_plugin.planner.advance import Advance, advance
@@ -51,6 +53,7 @@ _REST: Final = 4  # a gang is left alone for so many times longer than looking a
 _REST_MOST_SECONDS: Final = 1.0
 _GATHER_SECONDS: Final = 0.2  # changes of nodes that come together wake waiting gangs once
 _RETRY_SECONDS: Final = 1.0  # how soon a new leader asks again for the placements of the last one
+_RENEWED: Final = 16  # gangs that get other spares in each look, so that one node taken means no storm of writes
 _LOSSES_SECONDS: Final = 10.0  # agents tell steps no more often
 
 
@@ -137,6 +140,7 @@ class Planner:
     async def _look(self) -> None:
         while True:
             self._add_unsettled()
+            self._renew_spares()
             await self._judge_placements()
             await self._clear_up()
             await self._teller.say_avoided(self._world.snapshot.nodes.values())
@@ -182,6 +186,14 @@ class Planner:
             later = self._add_round([job_uid for job_uid in waiting if self._needs.get(job_uid, 0) <= free])
             if later:
                 asyncio.get_running_loop().call_later(later, self._room.set)
+
+    def _renew_spares(self) -> None:
+        """Look again at some of the gangs whose spares others took: a node may have been the spare of many."""
+        snapshot, now = self._world.snapshot, self._clock()
+        placements = (placement for placement, _ in self._world.placements())
+        spent = [one.spec.job_uid for one in placements if one.status.spares and worn(one.status, snapshot, now)]
+        for job_uid in random.sample(spent, min(len(spent), _RENEWED)):
+            self.on_gang(job_uid)
 
     def _add_unsettled(self) -> None:
         now = self._clock()

@@ -285,3 +285,20 @@ def test_what_a_new_gang_lacks_itself_is_said_however_many_are_ahead() -> None:
     gang = world.gang("job-train")
     assert gang is not None
     assert "1 of 2 pods exists" in advance(gang, world.publish(), RULES, NOW, ahead=3).message
+
+
+def test_a_spare_that_another_took_is_renewed_once_and_a_good_one_stays() -> None:
+    bound = [make_pod(f"train-{rank}", job="train", rank=rank, node=f"n{rank}") for rank in range(2)]
+    placement = make_placement("train", {0: "n0", 1: "n1"}, spares=["n2"], state=PlacementState.PLACED)
+    kept = step(bound, placement=placement, job=make_job(size=2))
+    assert kept.status is not None
+    assert kept.status.spares == ["n2"]
+    other = make_pod("other", node="n2")
+    renewed = step(bound, other, placement=placement, job=make_job(size=2))
+    assert renewed.status is not None
+    assert renewed.status.spares == ["n3"]
+    written = msgspec.structs.replace(placement, status=renewed.status)
+    assert step(bound, other, placement=written, job=make_job(size=2)).status is None
+    without = step(bound, other, make_pod("third", node="n3"), placement=written, job=make_job(size=2))
+    assert without.status is not None
+    assert without.status.spares == [], "no name is better than one that helps nobody"
