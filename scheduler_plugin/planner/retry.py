@@ -16,9 +16,10 @@ def hopeless(case: Case) -> bool:
     """Return whether the plan is to be given up: its time is over, a pod was refused, and nothing of the gang works.
 
     Bound pods that only wait for the others would keep their nodes from gangs that could run. Where some pod has no
-    controller that would make it again, the gang keeps what it has.
+    controller that would make it again, the gang keeps what it has. Single pods, whose gang's size nobody knows, do not
+    wait for each other.
     """
-    if not case.expired or case.running or not case.strays:
+    if case.size.unknown or not case.expired or case.running or not case.strays:
         return False
     return all(gated(pod) or pod.metadata.controller() is not None for pod in case.core)
 

@@ -302,3 +302,17 @@ def test_a_spare_that_another_took_is_renewed_once_and_a_good_one_stays() -> Non
     without = step(bound, other, make_pod("third", node="n3"), placement=written, job=make_job(size=2))
     assert without.status is not None
     assert without.status.spares == [], "no name is better than one that helps nobody"
+
+
+def test_single_pods_do_not_go_because_another_of_their_job_does_not_start() -> None:
+    job = Job(metadata=make_job().metadata, spec=JobSpec(parallelism=2))
+    stuck = make_pod("train-1", job="train", gated=False, affinity=pinned_to("n1"), refused=True)
+    pods = [make_pod("train-0", job="train", node="n0"), stuck]
+    placement = make_placement("train", {0: "n0", 1: "n1"}, expires_in=-1)
+    busy = [make_pod(f"busy-{node}", node=node) for node in ("n1", "n2", "n3")]
+    advanced = step(pods, *busy, placement=placement, job=job)
+    assert (advanced.outcome, advanced.evict) == ("waiting", ())
+    assert advanced.status is not None
+    assert advanced.status.retry_at is None, "nothing is given up"
+    freed = step(pods, *busy[:2], placement=placement, job=job)
+    assert [pod.metadata.name for pod in freed.evict] == ["train-1"], "only what is pinned to a lost node makes way"
