@@ -69,9 +69,10 @@ def _admission(pod: Pod, namespace: Namespace) -> Iterator[Fact]:
 
 
 def _plan(pod: Pod, picture: Picture) -> Iterator[Fact]:
-    if why := pod.metadata.annotations.get(names.WHY_ANNOTATION):
-        yield Fact("plan", why)
     plan = _plan_of(pod, picture)
+    why = pod.metadata.annotations.get(names.WHY_ANNOTATION)
+    if why and not (plan and pod.spec.node_name):  # of a bound pod it tells how things were when it was planned
+        yield Fact("plan", why)
     if gated(pod):
         yield _gate(pod, plan)
     if plan is not None:

@@ -153,6 +153,14 @@ def test_a_gated_pod_that_is_in_the_plan_is_told_that_it_is_let_go():
     assert "this pod on gpu-0 as rank 0" in text
 
 
+def test_a_bound_pod_is_told_its_place_and_not_what_was_said_when_it_was_planned():
+    planned = {"annotations": {names.WHY_ANNOTATION: "2 pods on 2 nodes; spare: gpu-3"}}
+    scene = Picture(now=NOW, placements=[placement()])
+    assert "spare: gpu-3" not in text_of(pod(0, "a", "gpu-0", **planned), scene)
+    assert "spare: gpu-3" in text_of(pod(0, "a", **planned), scene)
+    assert "spare: gpu-3" in text_of(pod(0, "a", "gpu-0", **planned), Picture(now=NOW))
+
+
 def test_a_gated_pod_without_a_plan_points_to_the_planner():
     gated = pod(0, "a")
     gated = replace(gated, spec=replace(gated.spec, scheduling_gates=[NamedReference(name=names.GANG_GATE)]))
