@@ -20,8 +20,9 @@ from node_agent.config import Config
 from node_agent.probes.registry import build
 from outrider.config import ConfigError
 from outrider.health.catalogue import load
+from tools import pages
+from tools.pages import ROOT
 
-ROOT = Path(__file__).parents[1]
 TOOLS = Path(__file__).parent
 REFERENCE = ROOT / "docs" / "reference"
 _JUDGES = {"agent": "judging", "remediation": "remediation"}
@@ -181,19 +182,12 @@ def write(book: Book, *, check: bool) -> bool:
     if wrong := list(problems(sections, book)):
         print("\n".join(f"{book.rows.relative_to(ROOT)}: {problem}" for problem in wrong))
         return False
-    text = page(sections, book)
-    if book.page.exists() and book.page.read_text("utf-8") == text:
-        return True
-    if check:
-        print(f"{book.page.relative_to(ROOT)} is not current: run `make generate`")
-        return False
-    book.page.write_text(text, "utf-8")
-    return True
+    return pages.write({book.page: page(sections, book)}, check=check)
 
 
 def main() -> int:
     """Write all pages, or check them."""
-    done = [write(book, check="--check" in sys.argv) for book in BOOKS]
+    done = [write(book, check=pages.checking()) for book in BOOKS]
     return 0 if all(done) else 1
 
 

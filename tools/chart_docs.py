@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tools.pages import ROOT, checking, write
+
 CHART = ROOT / "charts" / "outrider"
 REFERENCE = ROOT / "docs" / "reference"
 _ENTRY = re.compile(r"^(?P<indent> *)(?P<key>[\w./-]+):(?: (?P<value>.+))?$")
@@ -104,14 +105,7 @@ def pages() -> dict[Path, str]:
 
 def main() -> int:
     """Write the pages, or check them."""
-    stale = [path for path, text in pages().items() if not path.exists() or path.read_text() != text]
-    if "--check" in sys.argv:
-        for path in stale:
-            print(f"{path.relative_to(ROOT)} is not current: run `make generate`")
-        return 1 if stale else 0
-    for path in stale:
-        path.write_text(pages()[path])
-    return 0
+    return 0 if write(pages(), check=checking()) else 1
 
 
 if __name__ == "__main__":

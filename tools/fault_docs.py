@@ -7,11 +7,10 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from pathlib import Path
 
 from outrider.health.catalogue import Catalogue, Clears, Fault, FaultClass, load
+from tools.pages import ROOT, checking, write
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "faults.md"
 _SECTIONS = {
     "Xids: what the driver reports about a GPU": ("xid",),
@@ -133,15 +132,7 @@ def _ranges(codes: Iterable[str]) -> str:
 
 def main() -> int:
     """Write the page, or check it."""
-    text = page(load())
-    is_current = PAGE.exists() and PAGE.read_text() == text
-    if "--check" in sys.argv:
-        if not is_current:
-            print(f"{PAGE.relative_to(ROOT)} is not current: run `make generate`")
-        return 0 if is_current else 1
-    if not is_current:
-        PAGE.write_text(text)
-    return 0
+    return 0 if write({PAGE: page(load())}, check=checking()) else 1
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Annotated
 
@@ -18,8 +17,8 @@ import remediation.metrics
 import scheduler_plugin.extender.metrics
 import scheduler_plugin.metrics
 import webhook.metrics
+from tools.pages import ROOT, checking, write
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "metrics.md"
 ALERTS = ROOT / "charts" / "outrider" / "files" / "alerts.yaml"
 _PARTS: dict[str, ModuleType] = {
@@ -119,15 +118,7 @@ def _cell(text: str) -> str:
 
 def main() -> int:
     """Write the page, or check it."""
-    text = page()
-    is_current = PAGE.exists() and PAGE.read_text("utf-8") == text
-    if "--check" in sys.argv:
-        if not is_current:
-            print(f"{PAGE.relative_to(ROOT)} is not current: run `make generate`")
-        return 0 if is_current else 1
-    if not is_current:
-        PAGE.write_text(text, "utf-8")
-    return 0
+    return 0 if write({PAGE: page()}, check=checking()) else 1
 
 
 if __name__ == "__main__":
