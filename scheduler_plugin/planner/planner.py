@@ -141,8 +141,8 @@ class Planner:
         while True:
             self._add_unsettled()
             self._renew_spares()
+            await self._clear_up()  # before anything else is written there: room given back must not wait a look
             await self._judge_placements()
-            await self._clear_up()
             await self._teller.say_avoided(self._world.snapshot.nodes.values())
             counts = stands(ledger(self._world.gangs()).values())
             for stand, count in counts.items():
