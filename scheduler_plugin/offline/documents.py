@@ -112,7 +112,7 @@ def _objects(body: object, where: str) -> Iterator[Document]:
 
 
 def _bounded(value: object) -> None:
-    """Refuse what only aliases can make: endless depth, or more values than anybody writes."""
+    """Refuse names of fields that are no text, and what only aliases can make: endless depth, or too many values."""
     left, queue = _MOST_VALUES, [(value, 0)]
     while queue:
         here, depth = queue.pop()
@@ -120,6 +120,8 @@ def _bounded(value: object) -> None:
         if left < 0 or depth > _DEEPEST:
             raise BadManifest("the manifest's aliases make it too large or too deep: write it out")
         if isinstance(here, dict):
+            if odd := [name for name in here if not isinstance(name, str)]:
+                raise BadManifest(f"the manifest has a field called {_shown(odd[0])}: put its name in quotes")
             queue += ((entry, depth + 1) for entry in here.values())
         elif isinstance(here, Sequence) and not isinstance(here, str | bytes):
             queue += ((entry, depth + 1) for entry in here)

@@ -27,6 +27,7 @@ from scheduler_plugin.extender.mirror import Mirror, Sender
 from scheduler_plugin.planner.acceptance import accepted, problem
 from scheduler_plugin.planner.advance import advance
 from scheduler_plugin.planner.ledger import ledger, stands
+from scheduler_plugin.planner.preempting import Losses
 from scheduler_plugin.rules import DomainSpares, Rules
 from tests.scheduler_plugin.builders import (
     NOW,
@@ -215,7 +216,7 @@ def played(history: list[tuple[Thing, bool]], world: World) -> list[Thing]:
 HANDS: Final = st.integers(0, 2**64).map(Hand)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(HANDS)
 def test_any_history_of_bent_objects_leaves_what_a_new_planner_would_see(hand: Hand) -> None:
     world = World(EAGER, clock=lambda: NOW)
@@ -228,7 +229,7 @@ def test_any_history_of_bent_objects_leaves_what_a_new_planner_would_see(hand: H
     assert +kept.leaf_gpus == +fresh.leaf_gpus  # type: ignore[operator]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(HANDS)
 def test_every_gang_has_a_next_step_whatever_was_written(hand: Hand) -> None:
     world = World(EAGER, clock=lambda: NOW)
@@ -236,7 +237,7 @@ def test_every_gang_has_a_next_step_whatever_was_written(hand: Hand) -> None:
     snapshot = world.publish()
     for gang in world.gangs():
         try:
-            step = advance(gang, snapshot, EAGER, NOW, {})
+            step = advance(gang, snapshot, EAGER, NOW, Losses())
         except BadQuantity:
             continue
         msgspec.json.decode(msgspec.json.encode(step.status), type=GangPlacementStatus | None)
@@ -247,7 +248,7 @@ def test_every_gang_has_a_next_step_whatever_was_written(hand: Hand) -> None:
         accepted(placement, problem(placement, orphaned=orphaned), NOW)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(HANDS)
 def test_the_extender_can_be_told_of_everything(hand: Hand) -> None:
     world, mirror = World(EAGER, clock=lambda: NOW), Mirror()

@@ -350,6 +350,10 @@ def test_the_gang_of_a_jobset_is_known_by_its_owner() -> None:
         (json.dumps(job(gpus="eight")), "pod new-0: not a quantity: 'eight'"),
         (json.dumps(job(nodeSelector={"a": 1})), "nodeSelector"),
         ("a: &a [*a]\napiVersion: v1\nkind: Pod\n", "aliases make it too large or too deep"),
+        (
+            "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {pytorchReplicaSpecs: {1: {replicas: 2}}}}",
+            "the manifest has a field called 1: put its name in quotes",
+        ),
     ],
 )
 def test_a_bad_manifest_is_refused_with_the_field_and_the_way_out(text: str, words: str) -> None:
