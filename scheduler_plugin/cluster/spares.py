@@ -46,24 +46,63 @@ class Spares:
         self._of_domains = Kept("", borrowers_below)
         self._members: defaultdict[tuple[int, Path], set[str]] = defaultdict(set)  # by rule and domain
         self._chosen: dict[tuple[int, Path], tuple[str, ...]] = {}
+        self._bars: dict[tuple[int, Path], tuple[object, ...] | None] = {}  # key of the last chosen; none: too few
+        self._ranks: dict[str, tuple[object, ...]] = {}
         self._due: set[tuple[int, Path]] = set()
         self._keepers: dict[str, Kept] = {}
+        self._asked: tuple[Keeper, ...] = ()
+        self._named: frozenset[str] = frozenset()
+        self._same = False  # whether nothing has happened since, so that ``_kept`` holds
+        self._kept: dict[str, Kept] = {}
 
     def changed(self, old: NodeView | None, new: NodeView | None) -> None:
-        """Take a change of a node."""
+        """Take a change of a node. Most are none here: its agent was heard again, or what runs there stays alike."""
+        if old is not None and new is not None and _standing(old) == _standing(new) and new.name not in self._named:
+            return
+        self._same = False
+        self._rank(old, new)
+        stays = old is not None and new is not None and (old.place, old.gpus) == (new.place, new.gpus)
         for view in (old, new):
             for place in self._places(view):
+                if stays and new is not None and self._indifferent(place, new):
+                    continue
                 self._due.add(place)
                 if view is new and new is not None:
                     self._members[place].add(new.name)
                 elif old is not None:
                     self._members[place].discard(old.name)
 
+    def _rank(self, old: NodeView | None, new: NodeView | None) -> None:
+        if new is None and old is not None:
+            self._ranks.pop(old.name, None)
+        elif new is not None and (old is None or old.place != new.place):
+            self._ranks[new.name] = _last_first(new)
+
+    def _indifferent(self, place: tuple[int, Path], view: NodeView) -> bool:
+        """Return whether the choice is the same whatever has just changed there."""
+        if place not in self._chosen or view.name in self._chosen[place]:
+            return False
+        if view.name in self._keepers or not _spare(view):
+            return True
+        bar = self._bars[place]
+        return bar is not None and self._key(view) > bar
+
+    def _key(self, view: NodeView) -> tuple[object, ...]:
+        """Return a sort key: what is lent least, then the last in the network, since gangs fill it from the first."""
+        return view.gpus - view.free_gpus, self._ranks[view.name]
+
     def kept(self, nodes: Mapping[str, NodeView], keepers: Iterable[Keeper]) -> dict[str, Kept]:
-        """Return the nodes that are kept free now."""
+        """Return the nodes that are kept free now: the same object as long as nothing has changed."""
+        asked = tuple(keepers)
+        if not self._same or asked != self._asked:
+            self._asked, self._named = asked, frozenset(name for keeper in asked for name in keeper.nodes)
+            self._kept, self._same = self._anew(nodes), True
+        return self._kept
+
+    def _anew(self, nodes: Mapping[str, NodeView]) -> dict[str, Kept]:
         own = {
             name: Kept(keeper.gang, keeper.priority)
-            for keeper in keepers
+            for keeper in self._asked
             for name in keeper.nodes
             if name in nodes and not _of_gangs(nodes[name], keeper.gang)
         }
@@ -83,9 +122,17 @@ class Spares:
     def _choose(self, place: tuple[int, Path], nodes: Mapping[str, NodeView]) -> None:
         rule, _ = self._rules[place[0]]
         views = [nodes[name] for name in self._members.get(place, ()) if name in nodes]
-        wanted = max(rule.nodes, -(-len(views) * rule.percent // 100))
+        wanted = int(max(rule.nodes, -(-len(views) * rule.percent // 100)))
         free = [view for view in views if view.name not in self._keepers and _spare(view)]
-        self._chosen[place] = tuple(view.name for view in sorted(free, key=_emptiest)[: int(wanted)])
+        chosen = sorted(free, key=self._key)[:wanted]
+        self._chosen[place] = tuple(view.name for view in chosen)
+        last = self._key(chosen[-1]) if chosen else ()
+        self._bars[place] = last if len(chosen) == wanted else None
+
+
+def _standing(view: NodeView) -> tuple[object, ...]:
+    """Return all that the choice of a domain's spares depends on."""
+    return view.place, view.gpus, view.free_gpus, _spare(view)
 
 
 def _spare(view: NodeView) -> bool:
@@ -98,10 +145,10 @@ def _of_gangs(view: NodeView, but: str) -> bool:
     return any(uid not in ("", but) for uid in (*view.uses, *view.holds))
 
 
-def _emptiest(view: NodeView) -> tuple[object, ...]:
-    """Return a sort key: what is lent least, then the last in the network, since gangs fill it from the first."""
+def _last_first(view: NodeView) -> tuple[object, ...]:
+    """Return a sort key by which the last in the network is first."""
     place = tuple(tuple((-number, text) for number, text in part) for part in order(view.place.near))
-    return view.gpus - view.free_gpus, place, tuple((-number, text) for number, text in natural(view.name))
+    return place, tuple((-number, text) for number, text in natural(view.name))
 
 
 def called_in(nodes: Mapping[str, NodeView], names: Iterable[str], priority: int) -> dict[str, NodeView]:

@@ -64,7 +64,7 @@ def test_after_any_history_the_mirror_answers_as_the_world_does(events: list[tup
         if told:
             mirror.apply(over_the_wire(sender.changes(world.snapshot, names)))
 
-    world, there = World(RULES, on_views=tell), dict[tuple[str, str], Thing]()
+    world, there = World(RULES, on_views=tell, clock=lambda: NOW), dict[tuple[str, str], Thing]()
     for number, (thing, deleted) in enumerate(events):
         if number == begun:
             for update in sender.everything(world.snapshot):

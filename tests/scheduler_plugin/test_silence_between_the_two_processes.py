@@ -1,6 +1,5 @@
 """Each of the plugin's two processes notices that the other is stuck, and never takes its own sleep for that."""
 
-
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 

@@ -62,7 +62,7 @@ def deliver(world: World, old: Thing | None, new: Thing | None) -> None:
 @settings(max_examples=300, deadline=None)
 @given(EVENTS)
 def test_any_history_of_changes_ends_in_the_sums_of_what_is_left(events: list[tuple[Thing, bool]]) -> None:
-    world, there = World(RULES), dict[tuple[str, str], Thing]()
+    world, there = World(RULES, clock=lambda: NOW), dict[tuple[str, str], Thing]()
     for thing, deleted in events:
         old = there.pop(key(thing), None)
         if not deleted:
@@ -127,7 +127,7 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
 
 def test_only_what_changed_is_told() -> None:
     told: list[Change] = []
-    world = World(RULES, on_nodes=told.extend)
+    world = World(RULES, clock=lambda: NOW, on_nodes=told.extend)
     world.on_node(None, make_node("n0"))
     world.on_node(None, make_node("n1"))
     world.publish()
@@ -155,7 +155,8 @@ def test_what_was_published_never_changes_and_what_was_not_is_changed_where_it_l
 
 def test_health_that_is_seen_again_is_no_news_to_planners_but_after_a_silence_it_is() -> None:
     told: list[Change] = []
-    world = World(RULES, on_nodes=told.extend)
+    now = [NOW]
+    world = World(RULES, clock=lambda: now[-1], on_nodes=told.extend)
     world.on_node(None, make_node("n0"))
     seen = make_gpunode("n0", age_seconds=30.0)
     world.on_gpunode(None, seen)
@@ -166,6 +167,7 @@ def test_health_that_is_seen_again_is_no_news_to_planners_but_after_a_silence_it
     world.refresh()
     assert not told
     assert world.snapshot.nodes["n0"].usable_until == NOW - 20.0 + RULES.stale_seconds
+    now.append(NOW + RULES.stale_seconds)
     world.on_gpunode(again, make_gpunode("n0", age_seconds=-RULES.stale_seconds))
     world.refresh()
     assert len(told) == 1
@@ -173,7 +175,7 @@ def test_health_that_is_seen_again_is_no_news_to_planners_but_after_a_silence_it
 
 def test_every_view_that_was_made_anew_is_told_by_name() -> None:
     told: list[set[str]] = []
-    world = World(RULES, on_views=lambda names: told.append(set(names)))
+    world = World(RULES, clock=lambda: NOW, on_views=lambda names: told.append(set(names)))
     world.on_node(None, make_node("n0"))
     world.on_node(None, make_node("n1"))
     world.refresh()
@@ -187,7 +189,7 @@ def test_every_view_that_was_made_anew_is_told_by_name() -> None:
 
 def test_a_publish_is_asked_for_once_until_it_is_done() -> None:
     asked: list[int] = []
-    world = World(RULES, wake=lambda: asked.append(1))
+    world = World(RULES, clock=lambda: NOW, wake=lambda: asked.append(1))
     world.on_node(None, make_node("n0"))
     world.on_node(None, make_node("n1"))
     world.on_placement(None, make_placement("train", {}))
