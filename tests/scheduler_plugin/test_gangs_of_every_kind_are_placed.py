@@ -43,7 +43,7 @@ def waiting(pod: Pod) -> Pod:
         node_name="",
         scheduler_name=SCHEDULER_NAME if is_member(pod) else "default-scheduler",
         scheduling_gates=[NamedReference(name=GANG_GATE)] if is_member(pod) else [],
-        affinity={},
+        affinity={kind: rules for kind, rules in pod.spec.affinity.items() if kind != "nodeAffinity"},
         node_selector=selector,
     )
     meta = msgspec.structs.replace(pod.metadata, creation_timestamp=rfc3339(NOW - 60))
@@ -109,6 +109,7 @@ def test_nodes_of_pods_to_come_are_kept_from_the_start(name: str) -> None:
     assert plans
     for places in plans:
         assert len({*places.values()}) == len(places) == 4
+        assert [places[rank] for rank in sorted(places)] == sorted(places.values()), "neighbours in rank are neighbours"
 
 
 def test_child_jobs_of_an_exclusive_jobset_go_to_different_leaves_and_groups_of_an_exclusive_set_to_one() -> None:
