@@ -46,6 +46,11 @@ class ObjectMeta(Resource, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     owner_references: list[OwnerReference] = []
 
+    @property
+    def key(self) -> str:
+        """namespace/name, or the name of a cluster-scoped object, as users write it."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
     def controller(self) -> OwnerReference | None:
         """Return the owner that manages this object, if any."""
         return next((owner for owner in self.owner_references if owner.controller), None)

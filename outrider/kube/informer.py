@@ -13,7 +13,6 @@ from outrider.kube.client import EVERYTHING, Client, EventType, Page, Selector, 
 from outrider.kube.errors import Gone, KubeError, NotFound
 from outrider.kube.kinds import Kind, T
 from outrider.kube.metrics import RELISTS, STREAM_ENDS
-from outrider.kube.wire import key_of
 
 _LOG: Final = logging.getLogger(__name__)
 _BACKOFF_BASE_SECONDS: Final = 0.5
@@ -132,7 +131,7 @@ class Informer(Generic[T]):
                 self._apply(event)
 
     async def _replace_all(self, page: Page[T]) -> None:
-        fresh = {key_of(item.metadata): item for item in page.items}
+        fresh = {item.metadata.key: item for item in page.items}
         gone = dict.fromkeys(self._items.keys() - fresh.keys())  # deleted while we were not watching
         for count, (key, item) in enumerate([*gone.items(), *fresh.items()]):
             self._set(key, item)
@@ -146,7 +145,7 @@ class Informer(Generic[T]):
 
     def _apply(self, event: WatchEvent[T]) -> None:
         if event.metadata.name:
-            key = key_of(event.metadata)
+            key = event.metadata.key
             self._invalid.pop(key, None)
             if event.type is EventType.INVALID:
                 self._invalid[key] = event.problem

@@ -59,11 +59,6 @@ class Chunk(Generic[T]):
     invalid: dict[str, str] = field(default_factory=dict)
 
 
-def key_of(metadata: ObjectMeta) -> str:
-    """Return namespace/name, or the name of a cluster-scoped object."""
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-
-
 def decode_object(kind: Kind[T], body: bytes) -> T:
     """Return the object. Raises Invalid, naming the field, where it does not decode."""
     try:
@@ -84,7 +79,7 @@ def decode_list(kind: Kind[T], body: bytes) -> Chunk[T]:
         try:
             chunk.items.append(_kept(kind, decoder.decode(raw)))
         except _UNDECODABLE as error:
-            chunk.invalid[key_of(_report(kind, raw, error))] = str(error)
+            chunk.invalid[_report(kind, raw, error).key] = str(error)
     return chunk
 
 
@@ -114,7 +109,7 @@ def _kept(kind: Kind[T], decoded: T) -> T:
 def _report(kind: Kind[T], raw: msgspec.Raw, error: Exception) -> ObjectMeta:
     metadata = _metadata(raw)
     UNDECODABLE.labels(kind.plural).inc()
-    details = {"resource": kind.plural, "object": key_of(metadata), "problem": str(error)}
+    details = {"resource": kind.plural, "object": metadata.key, "problem": str(error)}
     _LOG.warning("ignored an object that does not decode: correct the named field", extra=details)
     return metadata
 

@@ -78,14 +78,10 @@ class Stock:
 
     def _keep(self, known: dict[str, T], old: T | None, new: T | None) -> None:
         if old is not None:
-            known.pop(_key(old.metadata), None)
+            known.pop(old.metadata.key, None)
         if new is not None:
-            known[_key(new.metadata)] = new
+            known[new.metadata.key] = new
         self._storage = None
-
-
-def _key(meta: ObjectMeta) -> str:
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 class Reach(msgspec.Struct, frozen=True):
