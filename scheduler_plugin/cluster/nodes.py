@@ -1,6 +1,7 @@
 """One node as the decisions see it: place, health, what is free and what is held for planned pods."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -11,6 +12,7 @@ from outrider.api.core import Node, Taint
 from outrider.api.gpunode import GPUNode, Health, Mode, Verdict
 from outrider.api.names import UNHEALTHY_TAINT
 from outrider.topology import Domain, Place, clique_of, domains_of, place
+from outrider.topology.domains import Path
 from outrider.workloads import BadQuantity, milli
 from outrider.workloads.resources import gpus_in, is_gpu
 from scheduler_plugin.cluster.blackholes import Closure
@@ -241,6 +243,12 @@ def renewed(old: NodeView, new: NodeView, rules: Rules) -> bool:
         return False
     same = msgspec.structs.replace(old.judgement, fresh_until=new.judgement.fresh_until)
     return msgspec.structs.replace(old, judgement=same, usable_until=new.usable_until) == new
+
+
+def count_in_use(leaf_gpus: Counter[Path], view: NodeView | None, sign: int) -> None:
+    """Add (1) or take away (-1) the GPUs in use of a node, in thousandths, from the sum of its leaf."""
+    if view is not None and view.gpus != view.free_gpus:
+        leaf_gpus[view.place.path] += sign * (view.gpus - view.free_gpus)
 
 
 def _preference(score: int, gpus: int, free_gpus: int) -> int:

@@ -28,7 +28,7 @@ from scheduler_plugin.cluster.blackholes import Blackholes, failure_of
 from scheduler_plugin.cluster.fabric import Atlas
 from scheduler_plugin.cluster.gangs import Gangs
 from scheduler_plugin.cluster.members import GangState, gone, managed
-from scheduler_plugin.cluster.nodes import Amounts, Body, Company, NodeView, body_of, renewed, view
+from scheduler_plugin.cluster.nodes import Amounts, Body, Company, NodeView, body_of, count_in_use, renewed, view
 from scheduler_plugin.cluster.plans import Plans
 from scheduler_plugin.cluster.pods import Pods, nodes_of
 from scheduler_plugin.cluster.sightings import Sightings
@@ -357,8 +357,8 @@ class World:
         changes: list[Change] = []
         for name in self._dirty:
             old, new = self._views.get(name), self._view(name)
-            self._count(old, -1)
-            self._count(new, 1)
+            count_in_use(self._leaf_gpus, old, -1)
+            count_in_use(self._leaf_gpus, new, 1)
             self._spares.changed(old, new)
             if old is None or new is None or old.place != new.place:
                 self._atlas = Atlas()
@@ -370,10 +370,6 @@ class World:
                 changes.append((old, new))
         self._dirty.clear()
         return changes
-
-    def _count(self, view: NodeView | None, sign: int) -> None:
-        if view is not None and view.gpus != view.free_gpus:
-            self._leaf_gpus[view.place.path] += sign * (view.gpus - view.free_gpus)
 
     def _view(self, name: str) -> NodeView | None:
         body = self._bodies.get(name)

@@ -20,7 +20,7 @@ from outrider.api.gangplacement import (
 from outrider.api.meta import ObjectMeta
 from outrider.topology.domains import Path
 from outrider.workloads.resources import GPU_RESOURCES
-from scheduler_plugin.cluster.nodes import NodeView
+from scheduler_plugin.cluster.nodes import NodeView, count_in_use
 from scheduler_plugin.cluster.snapshot import Plan, Snapshot, plan_from
 from scheduler_plugin.cluster.spares import Kept
 
@@ -107,8 +107,8 @@ class Mirror:
     def apply(self, update: Update) -> None:
         """Take an update; ``snapshot`` then shows it."""
         for name, view in update.nodes.items():
-            self._count(self._nodes.pop(name, None), -1)
-            self._count(view, 1)
+            count_in_use(self._leaf_gpus, self._nodes.pop(name, None), -1)
+            count_in_use(self._leaf_gpus, view, 1)
             if view is not None:
                 self._nodes[name] = view
         for uid, told in update.plans.items():
@@ -124,7 +124,3 @@ class Mirror:
             gpu_resources=self._gpu_resources,
             kept=self._kept,
         )
-
-    def _count(self, view: NodeView | None, sign: int) -> None:
-        if view is not None and view.gpus != view.free_gpus:
-            self._leaf_gpus[view.place.path] += sign * (view.gpus - view.free_gpus)
