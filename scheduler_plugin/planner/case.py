@@ -30,10 +30,11 @@ from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.cluster.turns import Turn, priority_of, recorded, turn
 from scheduler_plugin.placing.gang import Gang
 from scheduler_plugin.placing.room import usable
-from scheduler_plugin.rules import LONGEST_SECONDS, Rules
+from scheduler_plugin.rules import Rules
 
 _OWNER_SECONDS: Final = 10.0  # a pod older than this whose job is still not known is placed on its own
 _ASSEMBLY_SECONDS: Final = 5.0  # a controller takes so long to create the pods of a large gang
+_ROUNDED_SECONDS: Final = 1.0  # what a time may gain on its way through text, and between two planners' clocks
 DID_NOT_BIND: Final = "a pod planned there did not start in time"
 
 
@@ -104,17 +105,20 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def resting(self) -> float:
-        """Seconds until the gang, whose last plan did not bind, is planned again; 0 where it may be at once."""
+        """Seconds until the gang, whose last plan did not bind, is planned again; 0 where it may be at once.
+
+        A time further ahead than any pause was written before the clock was set back, or by hand.
+        """
         try:
             left = parse_rfc3339(self.status.retry_at or "") - self.now
         except ValueError:
             return 0.0
-        return left if 0 < left <= LONGEST_SECONDS else 0.0
+        return left if 0 < left <= self.rules.retry_cap_seconds + _ROUNDED_SECONDS else 0.0
 
     @property
     def expired(self) -> bool:
         """True where the plan's time to bind is over."""
-        return expired(self.status, self.now)
+        return expired(self.status, self.now, self.rules)
 
     @property
     def priority(self) -> int:
@@ -172,7 +176,7 @@ class Case(msgspec.Struct, frozen=True):
     def excluded(self) -> frozenset[str]:
         """Nodes that this gang has tried in vain, those of strays whose time is over included."""
         tried = {one.domain for one in self.status.rejected if one.reason == DID_NOT_BIND}
-        if expired(self.status, self.now):
+        if expired(self.status, self.now, self.rules):
             tried |= {self.old[pod.metadata.uid].node for pod in self.strays if _refused(pod)}
         return frozenset(tried)
 
@@ -274,12 +278,17 @@ def _lost(case: Case) -> tuple[Member, ...]:
     )
 
 
-def expired(status: GangPlacementStatus, now: float) -> bool:
-    """Return whether the plan's time to bind is over. A time that no planner wrote is: none, nonsense, or far ahead."""
+def expired(status: GangPlacementStatus, now: float, rules: Rules) -> bool:
+    """Return whether the plan's time to bind is over.
+
+    So is a time that no planner would write now: none, nonsense, or further ahead than any plan's (the clock was set
+    back, or a person wrote it).
+    """
     try:
-        return not now < parse_rfc3339(status.expires_at or "") <= now + LONGEST_SECONDS
+        until = parse_rfc3339(status.expires_at or "")
     except ValueError:
         return True
+    return not now < until <= now + rules.plan_seconds + _ROUNDED_SECONDS
 
 
 def _stray(case: Case, pod: Pod, node: str) -> bool:

@@ -26,6 +26,7 @@ from scheduler_plugin.extender import frames
 from scheduler_plugin.extender.mirror import Mirror, Sender
 from scheduler_plugin.planner.acceptance import accepted, problem
 from scheduler_plugin.planner.advance import advance
+from scheduler_plugin.planner.case import expired
 from scheduler_plugin.planner.ledger import ledger, stands
 from scheduler_plugin.planner.preempting import Losses
 from scheduler_plugin.rules import DomainSpares, Rules
@@ -337,3 +338,18 @@ def test_pods_that_ask_for_more_than_there_can_be_do_not_end_the_extender() -> N
 def test_a_time_that_could_not_be_written_again_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="in no year"):
         parse_rfc3339(text)
+
+
+@pytest.mark.parametrize("hours", [1, 5, 23])
+def test_a_clock_that_was_set_back_makes_no_gang_rest_or_hold_a_bad_plan_for_hours(hours: int) -> None:
+    ahead = rfc3339(NOW + hours * 3600)
+    resting = msgspec.structs.replace(GangPlacementStatus(), attempts=3, retry_at=ahead)
+    waiting = msgspec.structs.replace(make_placement("train", {}), status=resting)
+    pods, job = gang_pods("train", 2), make_job("train", 2)
+    world = make_world(make_node("n0"), make_node("n1"), *pods, job, waiting)
+    gang = world.gang("job-train")
+    assert gang is not None
+    assert advance(gang, world.publish(), RULES, NOW).outcome == "planned"
+    planned = make_placement("train", {0: "n0", 1: "n1"})
+    assert not expired(planned.status, NOW, RULES)
+    assert expired(msgspec.structs.replace(planned.status, expires_at=ahead), NOW, RULES)
