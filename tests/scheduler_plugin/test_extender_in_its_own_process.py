@@ -162,7 +162,7 @@ async def test_its_end_is_an_error_of_the_plugin() -> None:
 
 
 async def test_one_that_is_stuck_is_ended_and_an_error_of_the_plugin() -> None:
-    async with running(World(RULES), silent_ticks=3) as (_, task):
+    async with running(World(RULES), silent_ticks=8) as (_, task):
         (child,) = children()
         os.kill(child, signal.SIGSTOP)
         with pytest.raises(ExtenderEndedError, match="stuck: code -9"):
