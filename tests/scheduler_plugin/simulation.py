@@ -21,6 +21,7 @@ from scheduler_plugin.cluster.world import World
 from scheduler_plugin.extender.decide import decide
 from scheduler_plugin.planner.advance import Advance, advance
 from scheduler_plugin.planner.deliver import placement_with, release_patch
+from scheduler_plugin.planner.preempting import Losses
 from scheduler_plugin.rules import Rules
 from tests.scheduler_plugin.builders import NOW, RULES, make_gpunode, make_job, make_node, make_pod
 
@@ -98,7 +99,7 @@ class Simulation:
             if gang is not None:
                 step = advance(gang, self.world.publish(), self.rules, NOW + self.time)
                 if step.asks_losses:
-                    step = advance(gang, self.world.publish(), self.rules, NOW + self.time, {})
+                    step = advance(gang, self.world.publish(), self.rules, NOW + self.time, Losses())
                 self.steps.append((uid, step))
                 self._carry_out(gang, step)
 
