@@ -168,7 +168,7 @@ def configuration(kubeconfig: Path, extender_port: int) -> dict[str, Any]:
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 2000, "burst": 4000},
         "leaderElection": {"leaderElect": False},
-        "percentageOfNodesToScore": 2,
+        "percentageOfNodesToScore": 0,
         "profiles": [{"schedulerName": SCHEDULER_NAME}],
         "extenders": [extender],
     }
