@@ -22,7 +22,6 @@ from scheduler_plugin.extender.decide import decide
 from scheduler_plugin.planner.advance import Advance, advance
 from scheduler_plugin.planner.deliver import placement_with, release_patch
 from scheduler_plugin.planner.preempting import Losses
-from scheduler_plugin.planner.preempting import Losses
 from scheduler_plugin.rules import Rules
 from tests.scheduler_plugin.builders import NOW, RULES, make_gpunode, make_job, make_node, make_pod
 
