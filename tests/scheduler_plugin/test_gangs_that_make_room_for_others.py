@@ -168,3 +168,32 @@ def test_what_preemption_costs_is_told_by_the_ranks() -> None:
     ]
     node = GPUNode(metadata=ObjectMeta(name="n0"), status=GPUNodeStatus(ranks=ranks))
     assert losses_of([node]) == {"a": 40.0, "b": 30.0, "c": 0.0}
+
+
+def victims_of(size: int, others: dict[str, tuple[int, list[str], float]]) -> list[str]:
+    """Return who leaves for a gang of that size; ``others`` have priority, nodes and lost seconds by name."""
+    rules = msgspec.structs.replace(RULES, gang_preemption=True)
+    objects: list[object] = [make_job(size=size)]
+    seconds: dict[str, float] = {}
+    for name, (priority, nodes, lost) in others.items():
+        placement = make_placement(name, dict(enumerate(nodes)), state=PlacementState.PLACED)
+        status = msgspec.structs.replace(placement.status, priority=priority)
+        objects += [msgspec.structs.replace(placement, status=status), make_job(name, len(nodes))]
+        objects += [make_pod(f"{name}-{rank}", job=name, rank=rank, node=node) for rank, node in enumerate(nodes)]
+        seconds |= {f"uid-{name}-{rank}": lost for rank in range(len(nodes))}
+    pods = [
+        msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=10))
+        for pod in gang_pods("train", size)
+    ]
+    return [one.job_name for one in step(*pods, *objects, rules=rules, losses=Losses(seconds)).displace]
+
+
+def test_lower_priority_leaves_first_whatever_it_loses_and_then_who_loses_least() -> None:
+    dear, cheap = ["n0", "n1"], ["n2", "n3"]
+    assert victims_of(2, {"a": (5, cheap, 1.0), "b": (0, dear, 900.0)}) == ["b"]
+    assert victims_of(2, {"a": (5, dear, 900.0), "b": (5, cheap, 1.0)}) == ["b"]
+
+
+def test_a_gang_whose_end_turns_out_to_be_needless_stays() -> None:
+    others = {"small": (0, ["n0"], 1.0), "large": (1, ["n1", "n2"], 1.0), "peer": (10, ["n3"], 1.0)}
+    assert victims_of(2, others) == ["large"]
