@@ -112,7 +112,7 @@ def _objects(body: object, where: str) -> Iterator[Document]:
 
 
 def _bounded(value: object) -> None:
-    """Refuse names of fields that are no text, and what only aliases can make: endless depth, or too many values."""
+    """Refuse names of fields that are no text, text that is none, and what aliases make: depth, or too many values."""
     left, queue = _MOST_VALUES, [(value, 0)]
     while queue:
         here, depth = queue.pop()
@@ -122,11 +122,21 @@ def _bounded(value: object) -> None:
         if isinstance(here, dict):
             if odd := [name for name in here if not isinstance(name, str)]:
                 raise BadManifest(f"the manifest has a field called {_shown(odd[0])}: put its name in quotes")
-            queue += ((entry, depth + 1) for entry in here.values())
-        elif isinstance(here, Sequence) and not isinstance(here, str | bytes):
+            queue += ((entry, depth + 1) for pair in here.items() for entry in pair)
+        elif isinstance(here, str):
+            _check_text(here)
+        elif isinstance(here, Sequence) and not isinstance(here, bytes):
             queue += ((entry, depth + 1) for entry in here)
 
 
+def _check_text(text: str) -> None:
+    """Refuse half a surrogate pair, which YAML's escapes can write and no API server takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadManifest(f"the manifest has {_shown(text[error.start])}, which is no character: remove it") from None
+
+
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = ascii(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -349,6 +349,7 @@ def test_the_gang_of_a_jobset_is_known_by_its_owner() -> None:
         ),
         (json.dumps(job(gpus="eight")), "pod new-0: not a quantity: 'eight'"),
         (json.dumps(job(nodeSelector={"a": 1})), "nodeSelector"),
+        ('{"apiVersion": "v1", "kind": "Pod", "spec": "\\uD800"}', "has '\\ud800', which is no character: remove it"),
         ("a: &a [*a]\napiVersion: v1\nkind: Pod\n", "aliases make it too large or too deep"),
         (
             "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, spec: {pytorchReplicaSpecs: {1: {replicas: 2}}}}",
