@@ -17,7 +17,7 @@ def container(gpus: str = "", cpu: str = "", *, sidecar: bool = False) -> Contai
 @pytest.mark.parametrize(
     ("text", "thousandths"),
     [("8", 8000), ("500m", 500), ("1.5", 1500), ("2Gi", 2 * 2**30 * 1000), ("1e3", 1_000_000), ("3k", 3_000_000),
-     ("1E", 10**21), ("1u", 1), ("0", 0), ("-1", -1000), (".5", 500)],
+     ("1P", 10**18), ("1E", 2**63 - 1), ("1u", 1), ("0", 0), ("-1", -1000), (".5", 500)],
 )  # fmt: skip
 def test_a_quantity_is_read_exactly_and_rounded_up(text: str, thousandths: int) -> None:
     assert milli(text) == thousandths
