@@ -204,7 +204,7 @@ async def plugin(port: int = 0) -> AsyncIterator[tuple[asyncio.subprocess.Proces
     finally:
         if process.returncode is None:
             process.kill()
-        await process.wait()
+        await process.communicate()  # its extender holds the pipe too, until it has ended
 
 
 async def status(port: int) -> int:
