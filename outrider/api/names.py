@@ -28,6 +28,7 @@ TRACEPARENT_ANNOTATION: Final = "outrider.dev/traceparent"  # W3C trace context 
 CHECKPOINT_REQUEST_ANNOTATION: Final = "outrider.dev/checkpoint-request"  # CheckpointRequest as JSON
 INJECTED_ANNOTATION: Final = "outrider.dev/injected"  # version of the webhook that changed the pod
 WHY_ANNOTATION: Final = "outrider.dev/why"  # why the pod waits, or where it was planned, in plain words
+RETRY_ANNOTATION: Final = "outrider.dev/retry"  # RFC 3339: when kube-scheduler was last asked to try the pod again
 
 # Annotations on pods by which people name a gang of plain pods, and say how close a gang's pods must be
 GANG_ANNOTATION: Final = "outrider.dev/gang"  # name of the gang, in the pod's namespace

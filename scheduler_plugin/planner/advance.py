@@ -18,6 +18,7 @@ from outrider.api.gangplacement import (
     Victim,
 )
 from outrider.api.meta import MESSAGE_MAX
+from outrider.api.names import RETRY_ANNOTATION
 from outrider.api.times import parse_rfc3339, rfc3339
 from outrider.api.why import WaitReason, Why
 from outrider.words import plural
@@ -27,16 +28,18 @@ from scheduler_plugin.cluster.reservations import reservations, seats
 from scheduler_plugin.cluster.snapshot import Snapshot
 from scheduler_plugin.placing.explain import missing
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
+from scheduler_plugin.placing.room import fits
 from scheduler_plugin.placing.spares import spares_for, within, worn
 from scheduler_plugin.placing.wording import sentence
 from scheduler_plugin.planner import statuses
 from scheduler_plugin.planner.backfill import reserve
-from scheduler_plugin.planner.case import DID_NOT_BIND, Case, case_of
+from scheduler_plugin.planner.case import DID_NOT_BIND, Case, case_of, turned_away
 from scheduler_plugin.planner.fitting import beside, first_in_line, fit, most
 from scheduler_plugin.planner.preempting import Choice, Losses, choose, displaced_by, may_preempt, remaining
 from scheduler_plugin.planner.retry import hopeless, pause_seconds, released
 from scheduler_plugin.rules import Rules
 
+_RETRY_SECONDS: Final = 1.0  # kube-scheduler is asked to try a pod again no more often
 _RECHECK_SECONDS: Final = 5.0  # how soon a plan past its time is looked at again, until kube-scheduler has tried it
 
 
@@ -44,11 +47,11 @@ class Advance(msgspec.Struct, frozen=True):
     """The next step. ``status`` is to be written first; then pods are released to the scheduler, evicted, told why.
 
     ``release`` has for each gated pod the nodes it may use, planned one first; ``wake`` the pods without a gate that
-    kube-scheduler may have put aside; ``moved`` the ranks whose pod was lost and got a new place beside the others;
-    ``displace`` the gangs to evict whole. ``foretold`` says that pods took the seats kept for them, and no more.
-    ``asks_losses`` says that ``losses`` would tell whether some should be.
-    ``needs`` are the GPUs (thousandths) without which a waiting gang fits nowhere. ``again_seconds`` asks for another
-    look.
+    kube-scheduler may have put aside, ``retry`` those that it did though their node has room; ``moved`` the ranks whose
+    pod was lost and got a new place beside the others; ``displace`` the gangs to evict whole. ``foretold`` says that
+    pods took the seats kept for them, and no more. ``asks_losses`` says that ``losses`` would tell whether some gang
+    should be displaced. ``needs`` are the GPUs (thousandths) without which a waiting gang fits nowhere.
+    ``again_seconds`` asks for another look.
     """
 
     outcome: str
@@ -56,6 +59,7 @@ class Advance(msgspec.Struct, frozen=True):
     status: GangPlacementStatus | None = None
     release: tuple[tuple[Pod, tuple[str, ...]], ...] = ()
     wake: tuple[Pod, ...] = ()
+    retry: tuple[Pod, ...] = ()
     evict: tuple[Pod, ...] = ()
     displace: tuple[Victim, ...] = ()
     waiting: tuple[Pod, ...] = ()
@@ -337,9 +341,29 @@ def _deliver(
         status=written,
         release=tuple((pod, nodes[pod.metadata.uid]) for pod in planned if gated(pod)),
         wake=tuple(pod for pod in planned if not gated(pod)),
+        retry=tuple(pod for pod in planned if _put_aside(case, pod, nodes[pod.metadata.uid][0])),
         message=status.message,
         again_seconds=again_seconds,
     )
+
+
+def _put_aside(case: Case, pod: Pod, node: str) -> bool:
+    """Return whether kube-scheduler refused a pod whose planned node has room by now.
+
+    It hears of room a moment before we do, may be refused by our filter then, and tries again only when something
+    happens to the pod, or minutes later.
+    """
+    view = case.snapshot.nodes.get(node)
+    if view is None or not turned_away(pod) or _asked_lately(pod, case.now):
+        return False
+    return fits(case.members([pod])[0], view.room(case.gang.job.uid))
+
+
+def _asked_lately(pod: Pod, now: float) -> bool:
+    try:
+        return abs(now - parse_rfc3339(pod.metadata.annotations.get(RETRY_ANNOTATION, ""))) < _RETRY_SECONDS
+    except ValueError:
+        return False
 
 
 def _settled(case: Case) -> Advance:

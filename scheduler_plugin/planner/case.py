@@ -177,7 +177,7 @@ class Case(msgspec.Struct, frozen=True):
         """Nodes that this gang has tried in vain, those of strays whose time is over included."""
         tried = {one.domain for one in self.status.rejected if one.reason == DID_NOT_BIND}
         if expired(self.status, self.now, self.rules):
-            tried |= {self.old[pod.metadata.uid].node for pod in self.strays if _refused(pod)}
+            tried |= {self.old[pod.metadata.uid].node for pod in self.strays if turned_away(pod)}
         return frozenset(tried)
 
     def members(self, pods: Sequence[Pod]) -> tuple[Member, ...]:
@@ -295,7 +295,7 @@ def _stray(case: Case, pod: Pod, node: str) -> bool:
     view = case.snapshot.nodes.get(node)
     if view is None or not usable(view, pod.spec.tolerations, case.now):
         return True
-    return _crowded(view, case) or (case.expired and _refused(pod))
+    return _crowded(view, case) or (case.expired and turned_away(pod))
 
 
 def _crowded(view: NodeView, case: Case) -> bool:
@@ -321,7 +321,7 @@ def _before(case: Case, other: str) -> bool:
     return recorded(other, status, rules.patience_seconds, case.now) < mine
 
 
-def _refused(pod: Pod) -> bool:
+def turned_away(pod: Pod) -> bool:
     """Return whether kube-scheduler has tried the pod and found no node: only then is the plan to blame."""
     return any(
         one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"

@@ -11,7 +11,8 @@ import msgspec
 from outrider.api.core import Pod
 from outrider.api.gangplacement import GangPlacement, GangPlacementSpec, GangPlacementStatus
 from outrider.api.meta import Condition, ObjectMeta
-from outrider.api.names import GANG_GATE, TRACEPARENT_ANNOTATION, WHY_ANNOTATION
+from outrider.api.names import GANG_GATE, RETRY_ANNOTATION, TRACEPARENT_ANNOTATION, WHY_ANNOTATION
+from outrider.api.times import rfc3339
 from outrider.kube.client import Client, PatchType
 from outrider.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound, Unreachable
 from outrider.kube.kinds import GANGPLACEMENTS, PODS
@@ -178,11 +179,20 @@ async def tell(client: Client, pods: Iterable[Pod], why: str) -> None:
 
 
 async def _tell(client: Client, pod: Pod, why: str) -> None:
-    patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {WHY_ANNOTATION: why}}}
+    await _annotate(client, pod, WHY_ANNOTATION, why)
+
+
+async def retry(client: Client, pods: Iterable[Pod], now: float) -> None:
+    """Make kube-scheduler try pods again that it put aside, by a change of each; ``now`` in seconds since 1970."""
+    await _each(pods, lambda pod: _annotate(client, pod, RETRY_ANNOTATION, rfc3339(now)))
+
+
+async def _annotate(client: Client, pod: Pod, name: str, value: str) -> None:
+    patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {name: value}}}
     try:
         await _patched(client, pod, patch, PatchType.MERGE)
     except (NotFound, Conflict, Invalid) as error:
-        _LOG.info("pod not told why it waits", extra={"pod": pod.key, "problem": str(error)})
+        _LOG.info("annotation not written", extra={"pod": pod.key, "name": name, "problem": str(error)})
 
 
 async def _each(items: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> list[Any]:

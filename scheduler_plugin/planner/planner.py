@@ -309,6 +309,7 @@ class Planner:
                 self._world.on_pod(None, pod)
         # A changed annotation makes kube-scheduler try a pod again that the extender refused before it was planned.
         await deliver.tell(self._client, step.wake, step.message)
+        await deliver.retry(self._client, step.retry, self._clock())
         await self._evict(gang, step)
         if step.waiting:
             await self._teller.say_why(gang, step)

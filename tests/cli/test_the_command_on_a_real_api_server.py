@@ -69,10 +69,12 @@ async def test_why_of_a_pod_that_does_not_exist_is_one_clear_line(kubeconfig, na
 
 
 @pytest.mark.parametrize("name", ["pod/ghost", "team/ghost"])
-async def test_a_pod_named_with_a_slash_is_refused_with_the_way_out(kubeconfig, name):
+async def test_what_does_not_exist_is_told_with_the_way_out(kubeconfig, name):
     code, _, words = await outrider(kubeconfig, "why", name)
     assert code == 2
-    assert "its namespace with -n" in " ".join(words.replace("│", " ").split())
+    said = " ".join(words.replace("│", " ").split())
+    assert f"no {name}" in said
+    assert "are name and namespace (-n) right" in said
 
 
 async def test_check_fails_with_hints_where_the_chart_is_not_installed(kubeconfig):

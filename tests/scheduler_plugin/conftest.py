@@ -15,11 +15,11 @@ from tests.scheduler_plugin.real import eventually
 NODES = 48
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def scheduling(
     control_plane: State, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scheduling]:
-    """Both processes, up for the whole run."""
+    """Both processes, gone with the module: tests of other parts expect a cluster without a planner."""
     del kubeconfig  # asked for: it installs the custom resources
     state = cluster.up(control_plane.name, kwok_nodes=NODES)
     prepare(state)

@@ -20,7 +20,7 @@ from tests.scheduler_plugin.attached import kube_scheduler
 from tests.scheduler_plugin.builders import RULES
 from tests.scheduler_plugin.real import eventually
 
-pytestmark = [pytest.mark.control_plane]
+pytestmark = [pytest.mark.slow, pytest.mark.control_plane]
 
 ZONE: Final = "topology.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"

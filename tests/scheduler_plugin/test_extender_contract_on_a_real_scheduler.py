@@ -33,7 +33,7 @@ from tests.scheduler_plugin.attached import (
 )
 from tests.scheduler_plugin.real import bound, node_of, pods_of, set_health, submit_pytorchjob
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
+pytestmark = [pytest.mark.slow, pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
 
 SICK, WELL = "kwok-0003", "kwok-0004"
 HOSTNAME = "kubernetes.io/hostname"

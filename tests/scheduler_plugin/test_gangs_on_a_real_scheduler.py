@@ -55,7 +55,7 @@ async def test_a_gang_lands_whole_under_one_leaf_in_rank_order(client: Client, n
     assert nodes_of(pods) == sorted(set(nodes_of(pods)))
     assert placement.metadata.owner_references[0].name == "train"
     assert placement.status.spares
-    assert all(pod.metadata.annotations[WHY_ANNOTATION].startswith("8 pods on 8 nodes under 1 leaf ") for pod in pods)
+    assert all(pod.metadata.annotations[WHY_ANNOTATION].startswith("8 pods on 8 nodes under 1 leaf, ") for pod in pods)
 
 
 async def test_gangs_submitted_together_never_share_a_node(client: Client, namespace: str) -> None:

@@ -15,7 +15,7 @@ from scheduler_plugin.following import Following
 from tests.kube.waiting import running, until
 from tests.scheduler_plugin.builders import RULES
 
-pytestmark = pytest.mark.control_plane
+pytestmark = [pytest.mark.slow, pytest.mark.control_plane]
 
 
 class CustomResourceDefinition(Resource, frozen=True, kw_only=True):

@@ -4,6 +4,8 @@ import pytest
 from outrider.api.core import Job, JobSpec, NamedReference, Pod, Taint
 from outrider.api.gangplacement import GangPlacement, PlacementState
 from outrider.api.gpunode import Verdict
+from outrider.api.names import RETRY_ANNOTATION
+from outrider.api.times import rfc3339
 from scheduler_plugin.planner.advance import Advance, advance
 from scheduler_plugin.planner.case import DID_NOT_BIND
 from tests.scheduler_plugin.builders import (
@@ -187,6 +189,19 @@ def test_a_pod_that_its_node_refused_in_time_moves_and_the_node_is_not_tried_aga
     assert ranks(advanced)[2] == "n3"
     assert advanced.status is not None
     assert [(one.domain, one.reason) for one in advanced.status.rejected] == [("n2", DID_NOT_BIND)]
+
+
+def test_a_pod_that_was_put_aside_is_tried_again_once_its_node_has_room_and_once_a_second_at_most() -> None:
+    refused = make_pod("train-2", job="train", rank=2, gated=False, affinity=pinned_to("n2"), refused=True)
+    untried = make_pod("train-2", job="train", rank=2, gated=False, affinity=pinned_to("n2"))
+    placement = make_placement("train", {0: "n0", 1: "n1", 2: "n2"}, expires_in=10)
+    assert step([*running("n0", "n1"), refused], placement=placement).retry == (refused,)
+    assert step([*running("n0", "n1"), untried], placement=placement).retry == ()
+    assert step([*running("n0", "n1"), refused, make_pod("other", node="n2")], placement=placement).retry == ()
+    meta = msgspec.structs.replace(refused.metadata, annotations={RETRY_ANNOTATION: rfc3339(NOW)})
+    asked = msgspec.structs.replace(refused, metadata=meta)
+    assert step([*running("n0", "n1"), asked], placement=placement, now=NOW + 0.9).retry == ()
+    assert step([*running("n0", "n1"), asked], placement=placement, now=NOW + 1.1).retry == (asked,)
 
 
 def test_a_plan_is_not_blamed_while_kube_scheduler_has_not_tried_it() -> None:

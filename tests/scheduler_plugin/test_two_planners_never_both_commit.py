@@ -22,7 +22,7 @@ from scheduler_plugin.planner.planner import Planner
 from tests.scheduler_plugin.builders import RULES
 from tests.scheduler_plugin.real import eventually
 
-pytestmark = pytest.mark.control_plane
+pytestmark = [pytest.mark.slow, pytest.mark.control_plane]
 
 
 def placement(namespace: str, *, owned: bool = True, held: bool = False) -> GangPlacement:
