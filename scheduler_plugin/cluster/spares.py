@@ -157,11 +157,12 @@ def called_in(nodes: Mapping[str, NodeView], names: Iterable[str], priority: int
     for name in names:
         view = nodes.get(name)
         if view is not None:
-            changed[name] = _without_borrowers(view, priority)
+            changed[name] = without_borrowers(view, priority)
     return changed
 
 
-def _without_borrowers(view: NodeView, priority: int) -> NodeView:
+def without_borrowers(view: NodeView, priority: int) -> NodeView:
+    """Return the node as it is once the pods of no gang below the priority have left it."""
     leaving = [one for one in view.guests if one.there and not one.gang and one.priority < priority]
     if not leaving:
         return view

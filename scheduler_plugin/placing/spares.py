@@ -10,6 +10,7 @@ from outrider.topology import Levels, TopologyAsk, depth_of
 from outrider.topology.domains import Path
 from scheduler_plugin.cluster.nodes import NodeView
 from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.cluster.spares import without_borrowers
 from scheduler_plugin.placing.domains import weakness
 from scheduler_plugin.placing.gang import Gang
 from scheduler_plugin.placing.nearness import Nearness
@@ -25,10 +26,18 @@ def spares_for(gang: Gang, used: Collection[str], snapshot: Snapshot, count: int
 
 
 def worn(status: GangPlacementStatus, snapshot: Snapshot, now: float) -> bool:
-    """Return whether one of the spares on record could not take over a rank any more: gone, unwell or in use."""
+    """Return whether one of the spares on record could not take over a rank any more: gone, unwell or in use.
+
+    Who only borrows a spare is not in its way.
+    """
     gpus = max((rank.gpus for rank in status.ranks), default=0) * 1000
-    views = map(snapshot.nodes.get, status.spares)
+    views = (_vacated(snapshot, name) for name in status.spares)
     return any(view is None or view.refusal(now) or view.cordoned or view.spare_gpus < gpus for view in views)
+
+
+def _vacated(snapshot: Snapshot, name: str) -> NodeView | None:
+    view, kept = snapshot.nodes.get(name), snapshot.kept.get(name)
+    return without_borrowers(view, kept.borrowers_below) if view is not None and kept is not None else view
 
 
 def nearest_spares(

@@ -26,6 +26,7 @@ from outrider.workloads import gated
 from scheduler_plugin.cluster.members import GangState, Member
 from scheduler_plugin.cluster.reservations import reservations, seats
 from scheduler_plugin.cluster.snapshot import Snapshot
+from scheduler_plugin.cluster.spares import called_in
 from scheduler_plugin.placing.explain import missing
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
 from scheduler_plugin.placing.room import fits
@@ -381,7 +382,10 @@ def _spares(case: Case, status: GangPlacementStatus) -> list[str]:
         return status.spares
     used = {rank.node for rank in status.ranks} | set(seats(status).values())
     asked = case.gang_of(case.members(case.core))
-    return list(spares_for(asked, used, case.snapshot, case.gang.policy.spares, case.now)) if asked.members else []
+    lent = [name for name in status.spares if name in case.snapshot.kept]
+    nodes = called_in(case.snapshot.nodes, lent, case.priority)
+    vacated = msgspec.structs.replace(case.snapshot, nodes=nodes)
+    return list(spares_for(asked, used, vacated, case.gang.policy.spares, case.now)) if asked.members else []
 
 
 def _waiting(case: Case, pods: Sequence[Pod], said: GangPlacementStatus, message: str) -> Advance:

@@ -22,6 +22,7 @@ from scheduler_plugin.extender.wire import MetaPod, MetaVictims
 from scheduler_plugin.placing.gang import Gang, Placement, Refusal
 from scheduler_plugin.placing.plan import plan
 from scheduler_plugin.placing.replacing import replace
+from scheduler_plugin.placing.spares import worn
 from scheduler_plugin.rules import DomainSpares, Rules
 from tests.scheduler_plugin.builders import (
     NOW,
@@ -165,6 +166,17 @@ def test_pods_of_lower_priority_than_the_gang_borrow_its_spares() -> None:
     snapshot = with_spare(priority=100)
     assert decide(single("usual", 0), ["l0-n1"], snapshot, NOW).allowed == ["l0-n1"]
     assert decide(single("equal", 100), ["l0-n1"], snapshot, NOW).allowed == []
+
+
+def test_a_spare_that_is_lent_stays_on_record_and_one_that_another_gang_took_does_not() -> None:
+    status = keeping("first", "l0-n0", "l0-n1", priority=10).status
+    status = msgspec.structs.replace(status, ranks=[msgspec.structs.replace(one, gpus=8) for one in status.ranks])
+    assert not worn(status, with_spare(priority=10), NOW)
+    assert not worn(status, with_spare(single("low", 0, "l0-n1", 8), priority=10), NOW)
+    assert worn(status, with_spare(single("high", 10, "l0-n1", 8), priority=10), NOW)
+    taken = make_pod("second-0", job="second", rank=0, node="l0-n1", phase="Running")
+    assert worn(status, with_spare(taken, priority=10), NOW)
+    assert worn(status, with_spare(single("low", 0, "l0-n1", 8), priority=10, keeps=False), NOW)
 
 
 def test_settings_that_name_no_level_are_refused_with_the_levels_there_are() -> None:
