@@ -184,7 +184,7 @@ async def test_15_a_malformed_request_is_a_400_that_says_what_is_wrong(http: Htt
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
-@pytest.mark.parametrize("body", [b"not gzip", gzip.compress(b" " * 1000)])
+@pytest.mark.parametrize("body", [b"not gzip", gzip.compress(b" " * 1000)], ids=["says so", "is"])
 async def test_15_a_body_that_is_compressed_or_says_so_is_a_400(http: Http, verb: str, body: bytes) -> None:
     response = await http.post(f"/{verb}", data=body, headers={"Content-Encoding": "gzip"})
     assert response.status == 400
