@@ -192,7 +192,7 @@ async def _annotate(client: Client, pod: Pod, name: str, value: str) -> None:
     try:
         await _patched(client, pod, patch, PatchType.MERGE)
     except (NotFound, Conflict, Invalid) as error:
-        _LOG.info("annotation not written", extra={"pod": pod.key, "name": name, "problem": str(error)})
+        _LOG.info("annotation not written", extra={"pod": pod.key, "annotation": name, "problem": str(error)})
 
 
 async def _each(items: Iterable[Any], work: Callable[[Any], Awaitable[Any]]) -> list[Any]:
