@@ -73,6 +73,8 @@ class World:
             "NODE_NAME": self.node,
             "KUBECONFIG": str(self.kubeconfig),
             "LD_LIBRARY_PATH": str(self.folder / "driver" / "lib"),
+            "MALLOC_ARENA_MAX": "1",  # as in the chart
+            "MALLOC_TRIM_THRESHOLD_": "131072",
         }
         with (self.folder / "log").open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
