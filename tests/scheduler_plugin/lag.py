@@ -73,7 +73,8 @@ async def relay(kubeconfig: Path, copy: Path) -> AsyncIterator[Relay]:
         laid = Relay(session, config["clusters"][0]["cluster"]["server"])
         application = web.Application(client_max_size=_LARGEST_BODY)
         application.router.add_route("*", "/{path:.*}", laid.handle)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        # Watches of a client that is gone would wait for ever for their next piece.
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         _write(config, copy, f"http://127.0.0.1:{runner.addresses[0][1]}")
