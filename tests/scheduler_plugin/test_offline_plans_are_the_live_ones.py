@@ -20,7 +20,7 @@ from scheduler_plugin.offline.take import take
 from testbed.kwok_stages import ENDLESS
 from tests.scheduler_plugin.real import bound, eventually, placement_of, planned, pod_spec
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
+pytestmark = [pytest.mark.slow, pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
 
 
 def job(name: str, size: int, gpus: int = 8) -> dict[str, Any]:

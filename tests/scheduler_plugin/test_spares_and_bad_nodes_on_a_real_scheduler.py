@@ -29,7 +29,7 @@ from tests.scheduler_plugin.real import (
     submit_pytorchjob,
 )
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
+pytestmark = [pytest.mark.slow, pytest.mark.control_plane, pytest.mark.usefixtures("scheduling", "idle_nodes")]
 
 HOSTNAME = "kubernetes.io/hostname"
 
