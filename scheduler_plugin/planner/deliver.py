@@ -175,11 +175,7 @@ def _note(pod: Pod, why: str) -> Patch:
 async def tell(client: Client, pods: Iterable[Pod], why: str) -> None:
     """Write on each pod why it waits. A pod that is gone is skipped."""
     silent = [pod for pod in pods if pod.metadata.annotations.get(WHY_ANNOTATION) != why]
-    await _each(silent, lambda pod: _tell(client, pod, why))
-
-
-async def _tell(client: Client, pod: Pod, why: str) -> None:
-    await _annotate(client, pod, WHY_ANNOTATION, why)
+    await _each(silent, lambda pod: _annotate(client, pod, WHY_ANNOTATION, why))
 
 
 async def retry(client: Client, pods: Iterable[Pod], now: float) -> None:
