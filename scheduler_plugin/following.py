@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from outrider.api.gangplacement import GangPlacement
@@ -38,6 +39,18 @@ _MEASURE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0  # how soon stale data is noticed, and its end
 
 Callback = Callable[[Any, Any], None]
+Feed = Callable[[World, Any, Any], None]
+
+# Kinds without which decisions are poorer but no guess, and what takes them into the World; snapshots hold them too.
+HELPFUL: Final[Sequence[tuple[Kind[Any], Feed]]] = (
+    (JOBS, World.on_job),
+    (STATEFULSETS, World.on_job),
+    (TRAININGPOLICIES, World.on_policy),
+    (REMEDIATIONS, World.on_remediation),
+    (PERSISTENTVOLUMES, World.on_volume),
+    (PERSISTENTVOLUMECLAIMS, World.on_volume_claim),
+    (STORAGECLASSES, World.on_storage_class),
+)
 
 
 class Following:
@@ -52,15 +65,7 @@ class Following:
             self._informer(GANGPLACEMENTS, self._on_placement),
             self._informer(replace(PODS, keep=thinner.pod), world.on_pod),
         ]
-        self._helpful = [
-            self._informer(JOBS, world.on_job),
-            self._informer(STATEFULSETS, world.on_job),
-            self._informer(TRAININGPOLICIES, world.on_policy),
-            self._informer(REMEDIATIONS, world.on_remediation),
-            self._informer(PERSISTENTVOLUMES, world.on_volume),
-            self._informer(PERSISTENTVOLUMECLAIMS, world.on_volume_claim),
-            self._informer(STORAGECLASSES, world.on_storage_class),
-        ]
+        self._helpful = [self._informer(kind, partial(feed, world)) for kind, feed in HELPFUL]
 
     def _informer(self, kind: Kind[Any], callback: Callback) -> Informer[Any]:
         informer = Informer(self._client, kind)

@@ -7,7 +7,7 @@ out, and so do annotations of anybody who may put secrets there. Pure: bytes in,
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,21 +20,16 @@ from outrider.kube.kinds import (
     JOBS,
     NODES,
     OPTIONAL_OWNERS,
-    PERSISTENTVOLUMECLAIMS,
-    PERSISTENTVOLUMES,
     PODS,
-    REMEDIATIONS,
     STATEFULSETS,
-    STORAGECLASSES,
-    TRAININGPOLICIES,
     Kind,
 )
 from scheduler_plugin.cluster.world import World
 from scheduler_plugin.config import Config
+from scheduler_plugin.following import HELPFUL, Feed
 from scheduler_plugin.rules import Rules
 
 VERSION: Final = 1
-Feed = Callable[[World, Any, Any], None]
 _LONGEST: Final = 1 << 30  # bytes, unpacked; 5,000 nodes with 20,000 pods are some 30 MB
 _GZIP: Final = b"\x1f\x8b"
 # Annotations that say how a pod is to be placed; kubectl keeps whole manifests in one of its own.
@@ -71,7 +66,11 @@ class _Head(msgspec.Struct):
 
 def owner_kinds() -> list[Kind[Any]]:
     """Return the kinds whose pods form gangs, every version of each."""
-    return [JOBS, STATEFULSETS, *(kind for versions in OPTIONAL_OWNERS for kind in versions)]
+    return [JOBS, STATEFULSETS, *_optional_owners()]
+
+
+def _optional_owners() -> list[Kind[Any]]:
+    return [kind for versions in OPTIONAL_OWNERS for kind in versions]
 
 
 def kinds() -> list[Kind[Any]]:
@@ -89,12 +88,8 @@ def feeds() -> list[tuple[Kind[Any], Feed]]:
     return [
         (NODES, World.on_node),
         (GPUNODES, World.on_gpunode),
-        (REMEDIATIONS, World.on_remediation),
-        (TRAININGPOLICIES, World.on_policy),
-        (PERSISTENTVOLUMES, World.on_volume),
-        (PERSISTENTVOLUMECLAIMS, World.on_volume_claim),
-        (STORAGECLASSES, World.on_storage_class),
-        *((kind, World.on_job) for kind in owner_kinds()),
+        *HELPFUL,
+        *((kind, World.on_job) for kind in _optional_owners()),
         (GANGPLACEMENTS, World.on_placement),
         (PODS, World.on_pod),
     ]
